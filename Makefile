@@ -70,7 +70,7 @@ cuda-stub:
 	@mkdir -p $(CUDA_OUT)
 	@printf '!<arch>\n' > $(CUDA_OUT)/libcuda.a
 
-cuda-test: cuda-stub $(CUDA_OUT)/libcuda.so.1 ## tests of the CUDA backend on an emulated GPU; needs a C++ compiler
+cuda-test: cuda-stub $(CUDA_OUT)/libcuda.so.1 ## tests of the CUDA backend on an emulated GPU, about three minutes of one core; needs a C++ compiler
 	$(CUDA_ENV) $(GO) vet -tags cuda ./$(CUDA)/...
 	$(CUDA_ENV) MEMPLAN_LIBCUDA=$(CUDA_OUT)/libcuda.so.1 $(GO) test -count=1 -timeout 20m -tags cuda ./$(CUDA)/...
 	$(CUDA_ENV) MEMPLAN_LIBCUDA=$(CUDA_OUT)/libcuda.so.1 $(GO) test -count=1 -timeout 20m -tags cuda -run TestEmulatedGPU ./internal/cli

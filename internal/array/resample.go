@@ -13,8 +13,8 @@ type tap struct {
 // whether the corners are aligned.
 type Taps func(in, out int, scale *float64, align bool) [][]tap
 
-// stepOf is the distance of neighbours of the result in the input.
-func stepOf(in, out int, scale *float64, align bool) float64 {
+// Step is the distance of neighbours of the result in the input.
+func Step(in, out int, scale *float64, align bool) float64 {
 	switch {
 	case align && out > 1:
 		return float64(in-1) / float64(out-1)
@@ -37,7 +37,7 @@ func source(i int, step float64, align bool) float64 {
 // NearestTaps take one element; places are computed in float32.
 func NearestTaps(shift float32) Taps {
 	return func(in, out int, scale *float64, _ bool) [][]tap {
-		step := float32(stepOf(in, out, scale, false))
+		step := float32(Step(in, out, scale, false))
 		t := make([][]tap, out)
 		for i := range t {
 			from := int(math.Floor(float64((float32(i) + shift) * step)))
@@ -49,7 +49,7 @@ func NearestTaps(shift float32) Taps {
 
 // LinearTaps weigh two neighbours.
 func LinearTaps(in, out int, scale *float64, align bool) [][]tap {
-	step := stepOf(in, out, scale, align)
+	step := Step(in, out, scale, align)
 	t := make([][]tap, out)
 	for i := range t {
 		if in == out {
@@ -84,7 +84,7 @@ func cubic(t float64) (w, slope [4]float64) {
 
 // CubicTaps weigh four neighbours.
 func CubicTaps(in, out int, scale *float64, align bool) [][]tap {
-	step := stepOf(in, out, scale, align)
+	step := Step(in, out, scale, align)
 	t := make([][]tap, out)
 	for i := range t {
 		at := source(i, step, align)

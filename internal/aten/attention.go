@@ -223,7 +223,7 @@ func runSDPAMath(c *op.Call) {
 
 // SafeSoftmax is a softmax that gives zeros for rows that are masked whole.
 var SafeSoftmax = define(op.Op{
-	Name: "_safe_softmax", Eval: evalSafeSoftmax, Args: &SoftmaxArgs{}, Run: func(c *op.Call) {
+	Name: "_safe_softmax", Eval: evalSoftmax(kernel.SafeSoftmax, kernel.SoftmaxGrad), Args: &SoftmaxArgs{}, Run: func(c *op.Call) {
 		x := c.In[0]
 		out := c.New(tensor.Contiguous(x.Size), x.DType)
 		c.Return(out)
@@ -253,22 +253,6 @@ var evalBoolMask = &op.Eval{Forward: func(m op.Machine, c *op.Call) error {
 	}
 	return m.Apply(kernel.MaskedFill, c.Out[0], []*op.Tensor{c.Out[0], c.In[0]}, 0)
 }}
-
-// evalSafeSoftmax is a softmax that gives zeros for rows that are masked whole.
-var evalSafeSoftmax = &op.Eval{
-	Forward: func(m op.Machine, c *op.Call) error {
-		return m.OnHost(func(a op.Arrays) {
-			x := a.Array(c.In[0])
-			array.Lanes(x.Size, array.Dim(c.Args.(*SoftmaxArgs).Dim, len(x.Size)), func(_, at, step, n int) {
-				for i, v := range array.SafeSoftmax(x.Row(at, step, n)) {
-					x.V[at+i*step] = v
-				}
-			})
-			a.Put(c.Out[0], x.V)
-		})
-	},
-	Backward: evalSoftmax(kernel.Softmax, kernel.SoftmaxGrad).Backward,
-}
 
 // attentionArgs are the arguments of a fused attention, whose rows differ in what they
 // allocate.

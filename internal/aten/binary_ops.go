@@ -399,7 +399,16 @@ var Xlogy = define(op.Op{
 	Source: "tools/autograd/derivatives.yaml: xlogy.Tensor",
 })
 
-var evalXlogy = op.Two(
+var evalXlogy = (&op.Eval{
+	Single: true,
+	Forward: func(m op.Machine, c *op.Call) error {
+		if !c.In[0].DType.IsFloating() || !c.In[1].DType.IsFloating() {
+			return op.ErrView
+		}
+		return m.Apply(kernel.Xlogy, c.Out[0], c.In)
+	},
+	Backward: func(op.Machine, *op.Back) error { return op.ErrView },
+}).Otherwise(op.Two(
 	func(x, y float64) float64 {
 		switch {
 		case math.IsNaN(y):
@@ -416,4 +425,4 @@ var evalXlogy = op.Two(
 		return math.Log(x[1])
 	},
 	func(x [3]float64, _, _ float64) float64 { return x[0] / x[1] },
-).Eval()
+).Eval())

@@ -158,20 +158,22 @@ func drawn(next func(s *kernel.Stream) float64) *op.Eval {
 	})
 }
 
+// filledBy fills the result by a kernel of random numbers.
+func filledBy(k *kernel.Kernel, numbers op.Numbers) *op.Eval {
+	return &op.Eval{Forward: func(m op.Machine, c *op.Call) error {
+		return m.Launch(k, []kernel.Tensor{op.As(m, c.Target())}, []int64{m.Draw()}, numbers(c.Args)...)
+	}}
+}
+
 var (
 	evalExponential = drawn(func(s *kernel.Stream) float64 { return -math.Log(s.Uniform()) })
-	evalUniform     = random(func(a op.Arrays, s *kernel.Stream, c *op.Call) {
-		args, y := c.Args.(*UniformArgs), c.Target()
-		a.Put(y, array.Each(int(y.Numel()), func(int) float64 { return args.From + (args.To-args.From)*s.Uniform() }))
-	})
-	evalRandperm = random(func(a op.Arrays, s *kernel.Stream, c *op.Call) {
+	evalUniform     = filledBy(kernel.RandomUniform, func(args any) []float64 { return []float64{args.(*UniformArgs).From, args.(*UniformArgs).To} })
+	evalRand        = filledBy(kernel.RandomUniform, func(any) []float64 { return []float64{0, 1} })
+	evalRandperm    = random(func(a op.Arrays, s *kernel.Stream, c *op.Call) {
 		a.Put(c.Out[0], array.Permutation(int(c.Args.(*RandpermArgs).N), s.Uniform))
 	})
-	evalBernoulliNumber = random(func(a op.Arrays, s *kernel.Stream, c *op.Call) {
-		p, y := c.Args.(*BernoulliArgs).P, c.Target()
-		a.Put(y, array.Each(int(y.Numel()), func(int) float64 { return array.Truth(s.Uniform() < p) }))
-	})
-	evalBernoulli = random(func(a op.Arrays, s *kernel.Stream, c *op.Call) {
+	evalBernoulliNumber = filledBy(kernel.RandomBernoulli, func(args any) []float64 { return []float64{args.(*BernoulliArgs).P} })
+	evalBernoulli       = random(func(a op.Arrays, s *kernel.Stream, c *op.Call) {
 		p := a.Get(c.In[0])
 		a.Put(c.Out[0], array.Each(len(p), func(i int) float64 { return array.Truth(s.Uniform() < p[i]) }))
 	}).WithBackward(func(a op.Arrays, b *op.Back) {

@@ -185,6 +185,14 @@ func (a *EmbeddingArgs) padding(rows int64) int64 {
 	return int64(array.Dim(int(*a.PaddingIdx), int(rows)))
 }
 
+// lookedUp are the sizes of an index as if it had two dimensions.
+func lookedUp(index *op.Tensor) (rows, each int64) {
+	if index.Rank() < 2 {
+		return 1, index.Numel()
+	}
+	return index.Dim(0), index.Numel() / max(index.Dim(0), 1)
+}
+
 // evalEmbedding looks up rows. Its kernels take indices of int64 without gaps.
 var evalEmbedding = (&op.Eval{
 	Forward: func(m op.Machine, c *op.Call) error {
@@ -193,9 +201,10 @@ var evalEmbedding = (&op.Eval{
 			return op.ErrView
 		}
 		l := op.Launch{On: m}
-		l.Seen(c.Out[0], idx.Numel(), w.Dim(1))
+		rows, each := lookedUp(idx)
+		l.Seen(c.Out[0], rows, each, w.Dim(1))
 		l.Add(w)
-		l.Seen(idx, idx.Numel())
+		l.Seen(idx, rows, each)
 		return l.Run(kernel.Embedding, nil)
 	},
 	Backward: func(m op.Machine, b *op.Back) error {
@@ -204,9 +213,10 @@ var evalEmbedding = (&op.Eval{
 			return op.ErrView
 		}
 		l := op.Launch{On: m}
+		rows, each := lookedUp(idx)
 		l.Add(y)
-		l.Seen(b.Grads[0], idx.Numel(), y.Dim(1))
-		l.Seen(idx, idx.Numel())
+		l.Seen(b.Grads[0], rows, each, y.Dim(1))
+		l.Seen(idx, rows, each)
 		return l.Run(kernel.EmbeddingGrad, []int64{b.Args.(*EmbeddingArgs).padding(y.Dim(0))})
 	},
 }).Otherwise(op.OnHost(func(a op.Arrays, c *op.Call) {

@@ -2,6 +2,7 @@ package aten
 
 import (
 	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -91,8 +92,29 @@ var EmbeddingBagKernel = define(op.Op{
 // are empty.
 var bagIndices = []op.Indices{op.Indexing(0, 2, 0), {In: 1, Below: func(*op.Call) int64 { return 1 }}}
 
-// evalEmbeddingBag sums, averages or takes the largest of the rows of bags.
-var evalEmbeddingBag = op.OnHost(func(a op.Arrays, c *op.Call) {
+// evalEmbeddingBag sums, averages or takes the largest of the rows of bags. There are no kernels
+// for a maximum, for other indices than int64, and for the gradient of weights.
+var evalEmbeddingBag = (&op.Eval{
+	Forward: func(m op.Machine, c *op.Call) error {
+		a := c.Args.(*EmbeddingBagArgs)
+		if a.Mode == "max" || a.LastOffset || c.In[0].DType != tensor.Int64 || c.In[1].DType != tensor.Int64 {
+			return op.ErrView
+		}
+		l := op.Launch{On: m}
+		l.Add(c.Out[:3]...)
+		l.Add(c.In[2], c.In[0], c.In[1], c.Opt(3))
+		return l.Run(kernel.EmbeddingBag, a.numbers(c.In[2].Dim(0)))
+	},
+	Backward: func(m op.Machine, b *op.Back) error {
+		a, y := b.Args.(*EmbeddingBagArgs), m.Wanted(b, 2)
+		if a.Mode == "max" || a.LastOffset || b.SavedIn(0).DType != tensor.Int64 || y == nil || m.Wanted(b, 3) != nil {
+			return op.ErrView
+		}
+		l := op.Launch{On: m}
+		l.Add(y, b.Grads[0], b.SavedIn(0), b.SavedOut(1), b.SavedOut(2), op.Optional(b.SavedIns(), 3))
+		return l.Run(kernel.EmbeddingBagGrad, a.numbers(y.Dim(0)))
+	},
+}).Otherwise(op.OnHost(func(a op.Arrays, c *op.Call) {
 	args, w, n := c.Args.(*EmbeddingBagArgs), a.Array(c.In[2]), int(c.Out[0].Dim(0))
 	y, bagOf, counts, best, err := args.bags(a, c.In, w.Size[0]).Sum(w, n)
 	if err != nil {
@@ -118,13 +140,16 @@ var evalEmbeddingBag = op.OnHost(func(a op.Arrays, c *op.Call) {
 	}
 	a.Put(a.Wanted(b, 2), gw)
 	a.Put(a.Wanted(b, 3), gs)
-})
+}))
+
+// numbers are those of the kernels, for a table of so many rows.
+func (a *EmbeddingBagArgs) numbers(rows int64) []int64 {
+	return []int64{op.Flag(a.Mode == "mean"), a.padding(rows)}
+}
 
 func (a *EmbeddingBagArgs) bags(arrays op.Arrays, in []*op.Tensor, rows int) *array.Bags {
-	b := &array.Bags{Index: arrays.Get(in[0]), Offsets: arrays.Get(in[1]), Mode: a.Mode, Padding: -1, Weights: arrays.Get(op.Optional(in, 3))}
-	if a.PaddingIdx != nil {
-		b.Padding = array.Index(float64(*a.PaddingIdx), rows)
-	}
+	b := &array.Bags{Index: arrays.Get(in[0]), Offsets: arrays.Get(in[1]), Mode: a.Mode, Weights: arrays.Get(op.Optional(in, 3))}
+	b.Padding = int(a.padding(int64(rows)))
 	return b
 }
 

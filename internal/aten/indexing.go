@@ -3,6 +3,7 @@ package aten
 import (
 	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/cub"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/torchver"
@@ -166,8 +167,42 @@ func bitLength(n int64) int64 {
 	return bits
 }
 
-// evalSelect takes slices by an index.
-var evalSelect = op.Linear(func(args any) array.Linear { return array.Select(args.(*DimArgs).Dim) })
+// evalSelect takes slices by an index, whose kernels see what is around the dimension as
+// one dimension on each side.
+var evalSelect = (&op.Eval{
+	Forward: func(m op.Machine, c *op.Call) error {
+		return selected(m, kernel.Index, c.Args, c.In[0].Size, c.In[1], c.Out[0], c.In[0])
+	},
+	Backward: func(m op.Machine, b *op.Back) error {
+		y := m.Wanted(b, 0)
+		if y == nil || !y.DType.IsFloating() {
+			return op.ErrView
+		}
+		return selected(m, kernel.IndexGrad, b.Args, y.Size, b.SavedIn(1), y, b.Grads[0])
+	},
+}).Otherwise(op.Linear(func(args any) array.Linear { return array.Select(args.(*DimArgs).Dim) }))
+
+// selected runs a kernel that writes to and reads from, of which one has a size and the other the
+// slices of it that an index names.
+func selected(m op.Machine, k *kernel.Kernel, args any, size tensor.Dims, index, to, from *op.Tensor) error {
+	d := array.Dim(args.(*DimArgs).Dim, size.Len())
+	n := size.Slice()
+	outer, inner := tensor.D(n[:d]...).Numel(), tensor.D(n[d+1:]...).Numel()
+	whole, slices := []int64{outer, n[d], inner}, []int64{outer, index.Numel(), inner}
+	if k == kernel.Index {
+		whole, slices = slices, whole
+	}
+	l := op.Launch{On: m}
+	l.Seen(to, whole...)
+	l.Seen(from, slices...)
+	l.Seen(index, index.Numel())
+	for i := range l.Operands[:2] { // columns of one element are rows of many
+		if o := &l.Operands[i]; inner == 1 {
+			o.Size, o.Stride = tensor.D(1, o.Size.At(1), outer), tensor.D(0, o.Stride.At(1), o.Stride.At(0))
+		}
+	}
+	return l.Run(k, nil)
+}
 
 // IndexPair is x[first, second] with int64 tensors in the places of the first
 // two dimensions, which are broadcast against each other.

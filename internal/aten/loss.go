@@ -1,6 +1,8 @@
 package aten
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
@@ -145,24 +147,34 @@ var (
 	})
 )
 
-// evalMSE has kernels for the mean or the sum, and for the gradient of the input.
-var evalMSE = &op.Eval{
-	Forward: func(m op.Machine, c *op.Call) error {
-		scale, whole := lossScale(c.Args, int(c.In[0].Numel()))
-		if !whole {
-			return evalSquares.Forward(m, c)
-		}
-		y := c.Out[0]
-		return m.Launch(kernel.MSE, []kernel.Tensor{m.At(y, (&ReduceArgs{}).Spread(y, c.In[0].Size)), op.As(m, c.In[0]), op.As(m, c.In[1])}, nil, scale)
-	},
-	Backward: func(m op.Machine, b *op.Back) error {
-		scale, whole := lossScale(b.Args, int(b.SavedIn(0).Numel()))
-		y := m.Wanted(b, 0)
-		if !whole || y == nil || m.Wanted(b, 1) != nil {
-			return evalSquares.Backward(m, b)
-		}
-		return m.Apply(kernel.MSEGrad, y, []*op.Tensor{b.Grads[0], b.SavedIn(0), b.SavedIn(1)}, scale)
-	},
+var evalMSE = wholeLoss(kernel.MSE, kernel.MSEGrad).Otherwise(evalSquares)
+
+// wholeLoss is the mean or the sum of a loss of input and target that kernels compute, with
+// the gradient of the input; not one with weights.
+func wholeLoss(loss, grad *kernel.Kernel) *op.Eval {
+	return &op.Eval{
+		Forward: func(m op.Machine, c *op.Call) error {
+			scale, whole := lossScale(c.Args, int(c.In[0].Numel()))
+			if !whole || weighted(c.In) {
+				return op.ErrView
+			}
+			y := c.Out[0]
+			return m.Launch(loss, []kernel.Tensor{m.At(y, (&ReduceArgs{}).Spread(y, c.In[0].Size)), op.As(m, c.In[0]), op.As(m, c.In[1])}, nil, scale)
+		},
+		Backward: func(m op.Machine, b *op.Back) error {
+			scale, whole := lossScale(b.Args, int(b.SavedIn(0).Numel()))
+			y := m.Wanted(b, 0)
+			if !whole || y == nil || m.Wanted(b, 1) != nil || weighted(b.SavedIns()) {
+				return op.ErrView
+			}
+			return m.Apply(grad, y, []*op.Tensor{b.Grads[0], b.SavedIn(0), b.SavedIn(1)}, scale)
+		},
+	}
+}
+
+// weighted reports whether a loss has more operands than input and target.
+func weighted(ts []*op.Tensor) bool {
+	return slices.ContainsFunc(ts[min(2, len(ts)):], func(t *op.Tensor) bool { return t != nil })
 }
 
 var evalSquares = distance(func(d float64, _ *LossArgs) float64 { return d * d }, func(d float64, _ *LossArgs) float64 { return 2 * d }).eval()
@@ -196,22 +208,22 @@ var (
 				}
 			}
 		},
-		Eval: criterion{
+		Eval: wholeLoss(kernel.Entropy, kernel.EntropyGrad).Otherwise(criterion{
 			inputs: 3,
 			of:     func(x []float64, _ any) float64 { return array.CrossEntropy(x[0], x[1], x[2]) },
 			slopes: func(x []float64, _ any) (float64, float64) { return array.CrossEntropySlopes(x[0], x[1], x[2]) },
-		}.eval(),
+		}.eval()),
 		Source: "aten/src/ATen/native/cuda/Loss.cu; torch/csrc/autograd/FunctionsManual.cpp: binary_cross_entropy_target_backward",
 	})
 	BinaryCrossEntropyWithLogits = define(op.Op{
 		Name: "binary_cross_entropy_with_logits", Takes: op.Floats, Args: &LossArgs{}, Cast: op.CastFP32, Run: runBCEWithLogits,
 		Sig:  "F.binary_cross_entropy_with_logits(input, target, weight: tensor? = None, *, " + lossSig + ", pos_weight: tensor? = None)",
 		Save: []op.Save{op.In(3), op.In(0), op.In(1), op.In(2)}, Node: "BinaryCrossEntropyWithLogitsBackward0", Grad: gradBCEWithLogits,
-		Eval: criterion{
+		Eval: wholeLoss(kernel.BCE, kernel.BCEGrad).Otherwise(criterion{
 			inputs: 4,
 			of:     func(x []float64, _ any) float64 { return array.LogitEntropy(x[0], x[1], x[2], x[3]) },
 			slopes: func(x []float64, _ any) (float64, float64) { return array.LogitEntropySlopes(x[0], x[1], x[2], x[3]) },
-		}.eval(),
+		}.eval()),
 		Source: "aten/src/ATen/native/Loss.cpp; torch/csrc/autograd/FunctionsManual.cpp: binary_cross_entropy_with_logits_backward",
 	})
 )

@@ -57,7 +57,7 @@ var (
 	Zeros     = filled("zeros", op.Constant(0))
 	Ones      = filled("ones", op.Constant(1))
 	Randn     = filled("randn", drawn((*kernel.Stream).Normal))
-	Rand      = filled("rand", drawn((*kernel.Stream).Uniform))
+	Rand      = filled("rand", evalRand)
 	ZerosLike = filledLike("zeros_like", op.Constant(0))
 	OnesLike  = filledLike("ones_like", op.Constant(1))
 	RandnLike = filledLike("randn_like", drawn((*kernel.Stream).Normal))
@@ -80,7 +80,7 @@ var Full = define(op.Op{
 var (
 	Empty     = filled("empty", op.Constant(0))
 	EmptyLike = filledLike("empty_like", op.Constant(0))
-	RandLike  = filledLike("rand_like", drawn((*kernel.Stream).Uniform))
+	RandLike  = filledLike("rand_like", evalRand)
 	FullLike  = define(op.Op{
 		Name: "full_like", Eval: evalFull, Sig: "torch.full_like(input, fill_value: float, *, dtype: dtype? = None)", Args: &FullArgs{}, Run: func(c *op.Call) {
 			x, d := c.In[0], c.In[0].DType

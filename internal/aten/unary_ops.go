@@ -159,10 +159,26 @@ func step(name string, of func(float64) float64) *op.Op {
 	})
 }
 
+// stepByKernel makes a function of steps one that a kernel computes of floating numbers.
+func stepByKernel(r *op.Op, k *kernel.Kernel) *op.Op {
+	formula := r.Eval
+	r.Eval = (&op.Eval{
+		Single: true,
+		Forward: func(m op.Machine, c *op.Call) error {
+			if !c.In[0].DType.IsFloating() {
+				return op.ErrView
+			}
+			return m.Apply(k, c.Target(), c.In[:1])
+		},
+		Backward: func(op.Machine, *op.Back) error { return op.ErrView },
+	}).Otherwise(formula)
+	return r
+}
+
 // The steps.
 var (
 	Ceil  = step("ceil", math.Ceil)
-	Floor = step("floor", math.Floor)
+	Floor = stepByKernel(step("floor", math.Floor), kernel.Floor)
 	Round = step("round", math.RoundToEven)
 	Sign  = step("sign", array.Sign)
 	Trunc = step("trunc", math.Trunc)

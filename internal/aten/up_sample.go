@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -131,8 +132,11 @@ const (
 // what it makes an element of.
 func resampling(name string, mode upsampleMode, taps array.Taps) *op.Op {
 	eval := resampled(taps)
-	if mode == nearestMode {
+	switch mode {
+	case nearestMode:
 		eval = evalNearest(taps)
+	case linearMode, bilinearMode, trilinearMode:
+		eval = evalLinear
 	}
 	return define(op.Op{
 		Name: "upsample_" + name, Args: &ResampleArgs{}, Cast: op.CastFP32, Run: func(c *op.Call) { upsample(c, mode) },
@@ -140,6 +144,34 @@ func resampling(name string, mode upsampleMode, taps array.Taps) *op.Op {
 		Eval:   eval,
 		Source: "aten/src/ATen/native/cuda/UpSampleNearest2d.cu, UpSampleBilinear2d.cu and their like",
 	})
+}
+
+// evalLinear weighs two neighbours in each dimension.
+var evalLinear = &op.Eval{
+	Forward: func(m op.Machine, c *op.Call) error {
+		return resample(m, kernel.Resample, c.Args.(*ResampleArgs), c.In[0].Size, c.Out[0], c.In[0])
+	},
+	Backward: func(m op.Machine, b *op.Back) error {
+		if y := m.Wanted(b, 0); y != nil {
+			return resample(m, kernel.ResampleGrad, b.Args.(*ResampleArgs), y.Size, y, b.Grads[0])
+		}
+		return nil
+	},
+}
+
+// resample runs a kernel between an image of a size and the one that it is resampled to.
+func resample(m op.Machine, k *kernel.Kernel, a *ResampleArgs, size tensor.Dims, to, from *op.Tensor) error {
+	n := len(a.Shape) - 2
+	steps := []float64{0, 0, 0}
+	for d := range n {
+		in, out := size.At(d+2), a.Shape[d+2]
+		if steps[3-n+d] = array.Step(int(in), int(out), a.Scale, a.Align); in == out {
+			steps[3-n+d] = 1 // each element is its own
+		}
+	}
+	l := op.Launch{On: m}
+	volumes(&l, n, to, from)
+	return l.Run(k, []int64{op.Flag(a.Align)}, steps...)
 }
 
 func resampled(taps array.Taps) *op.Eval {

@@ -30,8 +30,23 @@ type foundGPU struct {
 	used      func() tensor.Bytes // by all processes, as the driver says now
 }
 
-// compiling is after how long the driver is said to compile kernels.
+// compiling is after how long the driver is said to compile kernels, where it may have kept
+// what it made of them before.
 const compiling = 2 * time.Second
+
+// whileCompiling calls open, and says that the driver compiles kernels: at once if it surely
+// does, else when open takes long.
+func whileCompiling(say io.Writer, surely bool, open func()) {
+	tell := func() {
+		fmt.Fprintln(say, "memplan: the driver compiles the kernels for this GPU, which takes 15 to 20 s; it keeps them for the next start")
+	}
+	if surely {
+		tell()
+	} else {
+		defer time.AfterFunc(compiling, tell).Stop()
+	}
+	open()
+}
 
 // openDevice opens the device of a backend: auto is a GPU where there is one, else
 // the CPU, with which gpu is nil. why says why it is the CPU although there is a GPU.
@@ -39,11 +54,9 @@ func openDevice(backend string, say io.Writer) (d limitedDevice, gpu *foundGPU, 
 	if backend != "cpu" {
 		_, missing := cuda.Available()
 		if missing == nil {
-			slow := time.AfterFunc(compiling, func() {
-				fmt.Fprintln(say, "memplan: the driver compiles the kernels for this GPU, which takes 15 to 20 s; it keeps them for the next start")
-			})
-			opened, err := cuda.Open(0)
-			slow.Stop()
+			var opened *cuda.Device
+			var err error
+			whileCompiling(say, cuda.Uncompiled(), func() { opened, err = cuda.Open(0) })
 			if err == nil {
 				free, total := opened.MemInfo()
 				return opened, &foundGPU{opened.Name(), opened.Arch(), opened.SMs(), total, free, opened.Used}, "", nil

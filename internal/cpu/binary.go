@@ -40,6 +40,16 @@ var binaryRows = map[*kernel.Kernel]row{
 		scale := n[0]
 		return func(c, a, b float64) float64 { return c * scale * sign(a-b) }
 	}),
+	kernel.Xlogy: binary(func(a, b float64) float64 {
+		if a == 0 && b == b {
+			return 0
+		}
+		return a * math.Log(b)
+	}),
+	kernel.EntropyGrad: ternaryOf(func(n []float64) func(c, a, b float64) float64 {
+		scale := n[0]
+		return func(c, a, b float64) float64 { return c * scale * (a - b) / max((1-a)*a, 1e-12) }
+	}),
 	kernel.BCEGrad: ternaryOf(func(n []float64) func(c, a, b float64) float64 {
 		scale := n[0]
 		return func(c, a, b float64) float64 { return c * scale * (sigmoid(a) - b) }

@@ -88,6 +88,20 @@ var placeRows = map[*kernel.Kernel]row{
 	kernel.MaskScale: floats(maskScale[float32], maskScale[float64]),
 	kernel.Dropout:   floats(dropout[float32], dropout[float64]),
 	kernel.Arange:    everything(0, true, arange),
+
+	kernel.RandomUniform: everything(0, true, random(func(n []float64) func(u float32) float64 {
+		from, width := n[0], n[1]-n[0]
+		return func(u float32) float64 { return math.FMA(float64(u), width, from) }
+	})),
+	kernel.RandomBernoulli: everything(0, true, random(func(n []float64) func(u float32) float64 {
+		p := n[0]
+		return func(u float32) float64 {
+			if float64(u) < p {
+				return 1
+			}
+			return 0
+		}
+	})),
 }
 
 func maskScale[T float](l *launch) error {
@@ -122,6 +136,22 @@ func dropout[T float](l *launch) error {
 		}
 	})
 	return nil
+}
+
+// random fills with a function of random numbers; bind gives it for the numbers of a
+// call.
+func random(bind func(n []float64) func(u float32) float64) runner {
+	return func(l *launch) error {
+		f, d, seed := bind(l.call.F), l.call.T[0].DType, uint64(l.call.I[0])
+		bytes := int(d.Size())
+		l.overPlaces().each(func(at []int, n int, step []int) {
+			draw := stream{seed: seed}
+			for i := range n {
+				d.Put(l.data[0][(at[0]+i*step[0])*bytes:], f(draw.uniform(int64(at[1]+i*step[1]))))
+			}
+		})
+		return nil
+	}
 }
 
 // stream is kernel.Uniform for places that follow each other.

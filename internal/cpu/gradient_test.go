@@ -35,12 +35,15 @@ var derivatives = map[*kernel.Kernel]derivative{
 	kernel.MSEGrad:     {of: kernel.MSE},
 	kernel.L1Grad:      {of: kernel.L1, away: 0.01},
 	kernel.BCEGrad:     {of: kernel.BCE},
+	kernel.EntropyGrad: {of: kernel.Entropy},
 	kernel.SoftmaxGrad: {of: kernel.Softmax}, kernel.LogSoftmaxGrad: {of: kernel.LogSoftmax},
 	kernel.LayerNormGrad: {of: kernel.LayerNorm}, kernel.RMSNormGrad: {of: kernel.RMSNorm},
 	kernel.BatchNormGrad: {of: kernel.BatchNorm}, kernel.GroupNormGrad: {of: kernel.GroupNorm},
 	kernel.ConvInputGrad: {of: kernel.Conv}, kernel.ConvWeightGrad: {of: kernel.Conv},
 	kernel.MaxPoolGrad: {of: kernel.MaxPool}, kernel.AvgPoolGrad: {of: kernel.AvgPool}, kernel.AdaptiveAvgPoolGrad: {of: kernel.AdaptiveAvgPool},
-	kernel.EmbeddingGrad: {of: kernel.Embedding}, kernel.NLLLossGrad: {of: kernel.NLLLoss},
+	kernel.ResampleGrad:  {of: kernel.Resample},
+	kernel.IndexGrad:     {of: kernel.Index},
+	kernel.EmbeddingGrad: {of: kernel.Embedding}, kernel.EmbeddingBagGrad: {of: kernel.EmbeddingBag}, kernel.NLLLossGrad: {of: kernel.NLLLoss},
 	kernel.AttentionGrad: {of: kernel.Attention},
 }
 

@@ -35,6 +35,9 @@ var (
 	mse     = reduction{0, func(acc, a, b float64) float64 { return acc + (a-b)*(a-b) }, plus, nil}
 	l1      = reduction{0, func(acc, a, b float64) float64 { return acc + math.Abs(a-b) }, plus, nil}
 	bce     = reduction{0, func(acc, a, b float64) float64 { return acc + max(a, 0) - a*b + logOnePlusExp(a) }, plus, nil}
+	entropy = reduction{0, func(acc, a, b float64) float64 {
+		return acc - b*max(math.Log(a), -100) - (1-b)*max(math.Log1p(-a), -100)
+	}, plus, nil}
 )
 
 // reduceRows are reductions.
@@ -45,6 +48,8 @@ var reduceRows = map[*kernel.Kernel]row{
 	kernel.MSE:  floats(reduce[float32, float32](mse), reduce[float64, float64](mse)),
 	kernel.L1:   floats(reduce[float32, float32](l1), reduce[float64, float64](l1)),
 	kernel.BCE:  floats(reduce[float32, float32](bce), reduce[float64, float64](bce)),
+
+	kernel.Entropy: floats(reduce[float32, float32](entropy), reduce[float64, float64](entropy)),
 }
 
 // summed adds whole numbers, of any type into any other.

@@ -69,8 +69,9 @@ func (r line[T]) get(i int) float64    { return float64(r.data[i*r.step]) }
 func (r line[T]) set(i int, v float64) { r.data[i*r.step] = T(v) }
 
 // softmaxes is a softmax or its logarithm (vec_host_softmax_lastdim in
-// aten/src/ATen/native/cpu/SoftMaxKernel.cpp). A row of -inf gives NaN.
-func softmaxes[T float](logarithm bool) runner {
+// aten/src/ATen/native/cpu/SoftMaxKernel.cpp). A row of -inf gives NaN or, if safe is
+// set, zeros.
+func softmaxes[T float](logarithm, safe bool) runner {
 	return func(l *launch) error {
 		size := l.call.T[0].Size
 		if size.Len() == 0 {
@@ -85,6 +86,12 @@ func softmaxes[T float](logarithm bool) runner {
 			most := math.Inf(-1)
 			for i := range n {
 				most = max(most, a.get(i))
+			}
+			if safe && math.IsInf(most, -1) {
+				for i := range n {
+					y.set(i, 0)
+				}
+				return
 			}
 			sum := 0.0
 			for i := range n {
@@ -159,8 +166,9 @@ func (l *launch) sameSizes() error {
 
 // softmaxRows are softmaxes over the last dimension.
 var softmaxRows = map[*kernel.Kernel]row{
-	kernel.Softmax:        floats(softmaxes[float32](false), softmaxes[float64](false)),
-	kernel.LogSoftmax:     floats(softmaxes[float32](true), softmaxes[float64](true)),
+	kernel.Softmax:        floats(softmaxes[float32](false, false), softmaxes[float64](false, false)),
+	kernel.SafeSoftmax:    floats(softmaxes[float32](false, true), softmaxes[float64](false, true)),
+	kernel.LogSoftmax:     floats(softmaxes[float32](true, false), softmaxes[float64](true, false)),
 	kernel.SoftmaxGrad:    floats(softmaxGrads[float32](false), softmaxGrads[float64](false)),
 	kernel.LogSoftmaxGrad: floats(softmaxGrads[float32](true), softmaxGrads[float64](true)),
 }

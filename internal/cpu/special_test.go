@@ -67,6 +67,24 @@ func TestSpecialNumbers(t *testing.T) {
 		t.Errorf("log_softmax %v", y.v)
 	}
 
+	h.run(kernel.SafeSoftmax, map[string]*operand{"y": y, "a": rows}, numbers{})
+	if !slices.EqualFunc(y.v, []float64{0, 0, nan, nan, nan, nan, 0, 1}, equal64) {
+		t.Errorf("safe_softmax %v", y.v)
+	}
+	// The product with a logarithm is 0 where its factor is, but for a NaN.
+	factors := of(f, []int64{4}, 0, 0, 0, 1)
+	product := of(f, factors.size, 0, 0, 0, 0)
+	h.run(kernel.Xlogy, map[string]*operand{"y": product, "a": factors, "b": of(f, factors.size, 0, nan, -1, 0)}, numbers{})
+	if !slices.EqualFunc(product.v, []float64{0, nan, 0, -inf}, equal64) {
+		t.Errorf("xlogy %v", product.v)
+	}
+	// Logarithms of probabilities are at least -100.
+	loss := &operand{size: []int64{2}, dtype: f, v: []float64{0}, kept: []int64{0}}
+	h.run(kernel.Entropy, map[string]*operand{"y": loss, "a": of(f, []int64{2}, 0, 1), "b": of(f, []int64{2}, 1, 0)}, numbers{nil, map[string]float64{"scale": 1}})
+	if loss.v[0] != 200 {
+		t.Errorf("bce %v", loss.v)
+	}
+
 	// Of two NaN the last one counts; a window of -inf has its first element.
 	image := []int64{1, 1, 1, 2, 4}
 	y, index := of(f, []int64{1, 1, 1, 1, 2}, 0, 0), of(tensor.Int64, []int64{1, 1, 1, 1, 2}, 0, 0)
@@ -112,8 +130,14 @@ func TestOutOfRange(t *testing.T) {
 		says string
 		c    kerneltest.Case
 	}{
-		{"index 3 is out of range [0, 3)", kerneltest.Case{Kernel: kernel.Embedding, T: arrays(of(f, []int64{2, 1}, 0, 0), of(f, []int64{3, 1}, 1, 2, 3), of(tensor.Int64, []int64{2}, 0, 3))}},
-		{"index -1 is out of range [0, 3)", kerneltest.Case{Kernel: kernel.EmbeddingGrad, I: []int64{-1}, T: arrays(of(f, []int64{3, 1}, 1, 2, 3), of(f, []int64{2, 1}, 0, 0), of(tensor.Int64, []int64{2}, 0, -1))}},
+		{"index 3 is out of range [0, 3)", kerneltest.Case{Kernel: kernel.Embedding, T: arrays(of(f, []int64{1, 2, 1}, 0, 0), of(f, []int64{3, 1}, 1, 2, 3), of(tensor.Int64, []int64{1, 2}, 0, 3))}},
+		{"index -1 is out of range [0, 3)", kerneltest.Case{Kernel: kernel.EmbeddingGrad, I: []int64{-1}, T: arrays(of(f, []int64{3, 1}, 1, 2, 3), of(f, []int64{1, 2, 1}, 0, 0), of(tensor.Int64, []int64{1, 2}, 0, -1))}},
+		{"index -4 is out of range [0, 3)", kerneltest.Case{Kernel: kernel.Index, T: arrays(of(f, []int64{1, 2, 1}, 0, 0), of(f, []int64{1, 3, 1}, 1, 2, 3), of(tensor.Int64, []int64{2}, 0, -4))}},
+		{"index 3 is out of range [0, 3)", kerneltest.Case{Kernel: kernel.IndexGrad, T: arrays(of(f, []int64{1, 3, 1}, 1, 2, 3), of(f, []int64{1, 2, 1}, 0, 0), of(tensor.Int64, []int64{2}, 0, 3))}},
+		{"index 3 is out of range [0, 3)", kerneltest.Case{Kernel: kernel.EmbeddingBag, I: []int64{0, -1}, T: arrays(of(f, []int64{1, 1}, 0), of(tensor.Int64, []int64{2}, 0, 0),
+			of(tensor.Int64, []int64{1}, 0), of(f, []int64{3, 1}, 1, 2, 3), of(tensor.Int64, []int64{2}, 0, 3), of(tensor.Int64, []int64{1}, 0), nil)}},
+		{"offsets 0 to 3 are out of range [0, 2]", kerneltest.Case{Kernel: kernel.EmbeddingBag, I: []int64{0, -1}, T: arrays(of(f, []int64{2, 1}, 0, 0), of(tensor.Int64, []int64{2}, 0, 0),
+			of(tensor.Int64, []int64{2}, 0, 0), of(f, []int64{3, 1}, 1, 2, 3), of(tensor.Int64, []int64{2}, 0, 1), of(tensor.Int64, []int64{2}, 0, 3), nil)}},
 		{"target 2 is out of range [0, 2)", kerneltest.Case{Kernel: kernel.NLLLoss, I: []int64{kernel.ReduceSum, -100},
 			T: arrays(of(f, []int64{1, 1}, 0), of(f, []int64{1}, 0), of(f, []int64{1, 2, 1}, 1, 2), of(tensor.Int64, []int64{1, 1}, 2), nil)}},
 		{"index 9 is out of range [0, 4)", kerneltest.Case{Kernel: kernel.MaxPoolGrad, I: make([]int64, 12),

@@ -56,6 +56,7 @@ var unaryRows = map[*kernel.Kernel]row{
 	kernel.Cos:     unary(math.Cos),
 	kernel.Tanh:    unary(math.Tanh),
 	kernel.Sigmoid: unary(sigmoid),
+	kernel.Floor:   unary(math.Floor),
 	kernel.Relu: unary(func(a float64) float64 {
 		if a < 0 {
 			return 0

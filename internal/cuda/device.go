@@ -211,13 +211,26 @@ func (d *Device) load() error {
 		return err
 	}
 	for _, text := range texts {
-		m, err := cu.LoadData(text)
+		m, err := moduleOf(text)
 		if err != nil {
 			return fmt.Errorf("loading the kernels: %w", err)
 		}
 		d.modules = append(d.modules, m)
 	}
 	return nil
+}
+
+// moduleOf loads a module; an error has what the driver's compiler says, too.
+func moduleOf(text string) (cu.Module, error) {
+	var pinned runtime.Pinner
+	defer pinned.Unpin()
+	log := make([]byte, 16<<10)
+	pinned.Pin(&log[0])
+	m, err := cu.LoadDataEx(text, &cu.JITErrorLogBuffer{Buffer: log})
+	if said, _, _ := bytes.Cut(log, []byte{0}); err != nil && len(said) > 0 {
+		err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(said))
+	}
+	return m, err
 }
 
 // stop ends the owner, whose last work is f; none comes after it. A second call

@@ -33,6 +33,19 @@ func emulated(t *testing.T, settings ...string) *Device {
 	return d
 }
 
+// TestCompilersWord: what the driver's compiler says of code that it cannot compile is in the
+// error.
+func TestCompilersWord(t *testing.T) {
+	d := emulated(t)
+	err := d.do(func() error {
+		_, err := moduleOf("no code")
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), ": ptxas fatal : Missing .version directive") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestMemory(t *testing.T) {
 	d := emulated(t, "MEMORY", "1048576")
 	free, total := d.MemInfo()

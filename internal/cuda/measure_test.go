@@ -148,7 +148,7 @@ func (m *measured) start(t *testing.T) {
 	begun := time.Now()
 	var loaded []cu.Module
 	for _, text := range texts {
-		module, err := cu.LoadData(text)
+		module, err := moduleOf(text)
 		must(err)
 		loaded = append(loaded, module)
 	}

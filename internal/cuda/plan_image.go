@@ -9,6 +9,17 @@ var imagePlans = map[*kernel.Kernel]planner{
 	kernel.AvgPoolGrad:         pool("avg_pool_grad", "gx", "g", "gx", "g"),
 	kernel.AdaptiveAvgPool:     pool("adaptive_avg_pool", "x", "y", "y", "x"),
 	kernel.AdaptiveAvgPoolGrad: pool("adaptive_avg_pool_grad", "gx", "g", "gx", "g"),
+	kernel.Resample:            resample("resample"),
+	kernel.ResampleGrad:        resample("resample_grad"),
+}
+
+// resample is a function between two images: it is told the sizes of both.
+func resample(function string) planner {
+	return func(c *kernel.Call) ([]launch, error) {
+		to, from := &c.T[0], &c.T[1]
+		p := args{}.ints(c.I[0]).doubles(c.F...).ints(spatial(from)...).sizes(to.Size.Slice()).whole(to).whole(from)
+		return each(function, to.Numel(), p), nil
+	}
 }
 
 // pool is a function over windows between the images in and out, of which it

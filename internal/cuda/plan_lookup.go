@@ -1,6 +1,11 @@
 package cuda
 
-import "github.com/memplan/memplan/internal/kernel"
+import (
+	"fmt"
+
+	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 var lookupPlans = map[*kernel.Kernel]planner{
 	kernel.Embedding: func(c *kernel.Call) ([]launch, error) {
@@ -10,8 +15,37 @@ var lookupPlans = map[*kernel.Kernel]planner{
 	},
 	kernel.EmbeddingGrad: func(c *kernel.Call) ([]launch, error) {
 		gweight, g, index := &c.T[0], &c.T[1], &c.T[2]
-		p := args{}.ints(c.I[0], index.Size.At(0), gweight.Size.At(1)).whole(gweight).whole(g).whole(index)
+		p := args{}.ints(c.I[0], index.Numel(), index.Size.At(1), gweight.Size.At(1)).whole(gweight).whole(g).whole(index)
 		return []launch{{"embedding_grad", gweight.Size.At(0), 1, p}}, nil
+	},
+	kernel.Index: func(c *kernel.Call) ([]launch, error) {
+		y, x, index := &c.T[0], &c.T[1], &c.T[2]
+		if y.DType != x.DType || index.DType != tensor.Int64 {
+			return nil, unsupported(c, fmt.Sprintf("is not computed of %v by %v into %v", x.DType, index.DType, y.DType))
+		}
+		p := args{}.ints(x.Size.At(1), x.DType.Size()).sizes(y.Size.Slice()).whole(y).whole(x).whole(index)
+		return each("index_rows", y.Numel(), p), nil
+	},
+	kernel.IndexGrad: func(c *kernel.Call) ([]launch, error) {
+		gx, g, index := &c.T[0], &c.T[1], &c.T[2]
+		p := args{}.ints(gx.Size.At(1), index.Size.At(0), gx.Size.At(2)).whole(gx).whole(g).whole(index)
+		return []launch{{"index_grad", gx.Size.At(0) * gx.Size.At(1), 1, p}}, nil
+	},
+	kernel.EmbeddingBag: func(c *kernel.Call) ([]launch, error) {
+		y, weight, index := operand(c, "y"), operand(c, "weight"), operand(c, "index")
+		p := args{}.ints(c.I...).ints(weight.Size.At(0), index.Size.At(0)).sizes(y.Size.Slice())
+		for i := range c.T {
+			p = p.whole(&c.T[i])
+		}
+		return each("embedding_bag", y.Numel(), p), nil
+	},
+	kernel.EmbeddingBagGrad: func(c *kernel.Call) ([]launch, error) {
+		gweight, index := operand(c, "gweight"), operand(c, "index")
+		p := args{}.ints(c.I...).ints(index.Size.At(0), gweight.Size.At(1))
+		for i := range c.T {
+			p = p.whole(&c.T[i])
+		}
+		return []launch{{"embedding_bag_grad", gweight.Size.At(0), 1, p}}, nil
 	},
 	kernel.Arange: func(c *kernel.Call) ([]launch, error) {
 		y := &c.T[0]
@@ -31,4 +65,4 @@ var lookupPlans = map[*kernel.Kernel]planner{
 	},
 }
 
-func init() { anyType[kernel.Arange] = true }
+func init() { anyType[kernel.Arange], anyType[kernel.Index] = true, true }

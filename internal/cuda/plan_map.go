@@ -27,13 +27,15 @@ func operands(c *kernel.Call) []*kernel.Tensor {
 // mapPlans are kernels of kind Map: one function computes all of floating
 // numbers, one all of integers.
 func mapPlans() map[*kernel.Kernel]planner {
-	out := map[*kernel.Kernel]planner{kernel.Dropout: dropout, kernel.Tril: triangle(false), kernel.Triu: triangle(true), kernel.SGD: sgd, kernel.Adam: adam}
+	out := map[*kernel.Kernel]planner{kernel.Dropout: dropout, kernel.RandomUniform: random, kernel.RandomBernoulli: random, kernel.Tril: triangle(false), kernel.Triu: triangle(true), kernel.SGD: sgd, kernel.Adam: adam}
 	for _, k := range kernel.All() {
 		if _, ok := out[k]; k.Kind == kernel.Map && k.Formula == nil && !ok {
 			out[k], anyType[k] = elementwise, true
 		}
 	}
-	anyType[kernel.Tril], anyType[kernel.Triu] = true, true
+	for _, k := range []*kernel.Kernel{kernel.RandomUniform, kernel.RandomBernoulli, kernel.Tril, kernel.Triu} {
+		anyType[k] = true
+	}
 	return out
 }
 
@@ -100,6 +102,14 @@ func dropout(c *kernel.Call) ([]launch, error) {
 	s := over(c.T[0].Size.Len(), ts...)
 	a := args{}.ints(c.I[0], threshold(c.F[0])).floats(1/(1-c.F[0])).sizes(s.size).tensors(s, ts...)
 	return each("dropout", numel(s.size), a), nil
+}
+
+func random(c *kernel.Call) ([]launch, error) {
+	y := &c.T[0]
+	s := over(y.Size.Len(), y)
+	from := float(c, "from")
+	a := args{}.ints(c.I[0], truth(c.Kernel == kernel.RandomBernoulli), threshold(float(c, "p"))).doubles(from, float(c, "to")-from).sizes(s.size).tensors(s, y)
+	return each("random_numbers", numel(s.size), a), nil
 }
 
 func triangle(upper bool) planner {

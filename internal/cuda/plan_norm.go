@@ -6,8 +6,9 @@ import (
 )
 
 var normPlans = map[*kernel.Kernel]planner{
-	kernel.Softmax:        softmax(false),
-	kernel.LogSoftmax:     softmax(true),
+	kernel.Softmax:        softmax(false, false),
+	kernel.SafeSoftmax:    softmax(false, true),
+	kernel.LogSoftmax:     softmax(true, false),
 	kernel.SoftmaxGrad:    softmaxGrad(false),
 	kernel.LogSoftmaxGrad: softmaxGrad(true),
 	kernel.LayerNorm:      rowNorm,
@@ -36,11 +37,11 @@ func rows(ts ...*kernel.Tensor) (shape, int64) {
 	return over(rank-1, ts...), ts[0].Size.At(rank - 1)
 }
 
-func softmax(logarithm bool) planner {
+func softmax(logarithm, safe bool) planner {
 	return func(c *kernel.Call) ([]launch, error) {
 		y, a := &c.T[0], &c.T[1]
 		s, n := rows(y, a)
-		p := args{}.ints(truth(logarithm), n).sizes(s.size).row(s, 0, y).row(s, 1, a)
+		p := args{}.ints(truth(logarithm), truth(safe), n).sizes(s.size).row(s, 0, y).row(s, 1, a)
 		return []launch{{"softmax", numel(s.size), 1, p}}, nil
 	}
 }

@@ -10,6 +10,7 @@ import (
 var reducePlans = map[*kernel.Kernel]planner{
 	kernel.Sum: reduction("sum", true), kernel.Max: reduction("max", true), kernel.Norm: reduction("sum", false),
 	kernel.MSE: reduction("sum", false), kernel.L1: reduction("sum", false), kernel.BCE: reduction("sum", false),
+	kernel.Entropy: reduction("sum", false),
 }
 
 func init() { anyType[kernel.Sum], anyType[kernel.Max] = true, true }

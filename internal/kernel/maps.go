@@ -25,6 +25,7 @@ var (
 	Cos        = mapping("cos", nil, "a")
 	Tanh       = mapping("tanh", nil, "a")
 	Sigmoid    = mapping("sigmoid", nil, "a")
+	Floor      = mapping("floor", nil, "a")
 	Relu       = mapping("relu", nil, "a")
 	LeakyRelu  = mapping("leaky_relu", []string{"negative_slope"}, "a")
 	Elu        = mapping("elu", []string{"alpha"}, "a")
@@ -70,6 +71,7 @@ var (
 	Maximum = mapping("maximum", nil, "a", "b")
 	Minimum = mapping("minimum", nil, "a", "b")
 	DivGrad = mapping("div_grad", nil, "g", "x", "b") // of b in x/b: -g*x/(b*b)
+	Xlogy   = mapping("xlogy", nil, "a", "b")         // a*log(b); 0 where a is, unless b is no number
 
 	// Comparisons of any types: y is bool.
 	Eq = mapping("eq", nil, "a", "b")
@@ -95,11 +97,19 @@ var (
 	MSEGrad = mapping("mse_grad", []string{"scale"}, "c", "a", "b") // c*scale*2(a-b)
 	L1Grad  = mapping("l1_grad", []string{"scale"}, "c", "a", "b")
 	BCEGrad = mapping("bce_logits_grad", []string{"scale"}, "c", "a", "b") // c*scale*(sigmoid(a)-b)
+	// EntropyGrad is c*scale*(a-b)/max(a*(1-a), 1e-12).
+	EntropyGrad = mapping("bce_grad", []string{"scale"}, "c", "a", "b")
 
 	// Dropout draws for the element with row-major index i the number
 	// Uniform(seed, i): mask = number >= p, compared as float32, and y = a/(1-p)
 	// where it is set, else 0.
 	Dropout = define(Kernel{Name: "dropout", Tensors: []string{"y", "mask", "a"}, Outputs: 2, Ints: []string{"seed"}, Floats: []string{"p"}})
+
+	// RandomUniform is, of the element with row-major index i, from + (to-from)*Uniform(seed, i),
+	// computed in float64 with one rounding for product and sum; RandomBernoulli is 1 where
+	// Uniform(seed, i) < p, else 0. y may be of any type.
+	RandomUniform   = define(Kernel{Name: "uniform", Tensors: []string{"y"}, Ints: []string{"seed"}, Floats: []string{"from", "to"}})
+	RandomBernoulli = define(Kernel{Name: "bernoulli", Tensors: []string{"y"}, Ints: []string{"seed"}, Floats: []string{"p"}})
 
 	// Lower and upper triangle over the last two dimensions.
 	Tril = define(Kernel{Name: "tril", Tensors: []string{"y", "a"}, Ints: []string{"diagonal"}})

@@ -21,6 +21,8 @@ var all = numbered(
 	NLLLoss, NLLLossGrad,
 	Attention, AttentionGrad,
 	SGD, Adam,
+	Floor, Xlogy, EntropyGrad, RandomUniform, RandomBernoulli, Entropy, SafeSoftmax, Resample, ResampleGrad,
+	Index, IndexGrad, EmbeddingBag, EmbeddingBagGrad,
 )
 
 // numbered gives kernels their numbers.

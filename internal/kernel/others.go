@@ -11,6 +11,8 @@ var (
 	MSE  = define(Kernel{Name: "mse", Kind: Reduce, Tensors: []string{"y", "a", "b"}, Floats: []string{"scale"}}) // (a-b)²
 	L1   = define(Kernel{Name: "l1", Kind: Reduce, Tensors: []string{"y", "a", "b"}, Floats: []string{"scale"}})  // |a-b|
 	BCE  = define(Kernel{Name: "bce_logits", Kind: Reduce, Tensors: []string{"y", "a", "b"}, Floats: []string{"scale"}})
+	// Entropy is -(b*log(a) + (1-b)*log(1-a)) of probabilities a, with logarithms of at least -100.
+	Entropy = define(Kernel{Name: "bce", Kind: Reduce, Tensors: []string{"y", "a", "b"}, Floats: []string{"scale"}})
 )
 
 // Linear algebra.
@@ -21,8 +23,10 @@ var (
 	Gemm = define(Kernel{Name: "gemm", Kind: Other, Tensors: []string{"c", "a", "b", "bias?"}, Floats: []string{"alpha", "beta"}})
 )
 
-// Softmaxes over the last dimension of operands of one size.
+// Softmaxes over the last dimension of operands of one size. SafeSoftmax gives zeros
+// for rows of -inf, where Softmax gives NaN.
 var (
+	SafeSoftmax    = define(Kernel{Name: "safe_softmax", Kind: Other, Tensors: []string{"y", "a"}})
 	Softmax        = define(Kernel{Name: "softmax", Kind: Other, Tensors: []string{"y", "a"}})
 	SoftmaxGrad    = define(Kernel{Name: "softmax_grad", Kind: Other, Tensors: []string{"y", "g", "r"}})
 	LogSoftmax     = define(Kernel{Name: "log_softmax", Kind: Other, Tensors: []string{"y", "a"}})
@@ -96,16 +100,35 @@ var (
 	// to before ceil((i+1)*m/n).
 	AdaptiveAvgPool     = define(Kernel{Name: "adaptive_avg_pool", Kind: Other, Tensors: []string{"y", "x"}})
 	AdaptiveAvgPoolGrad = define(Kernel{Name: "adaptive_avg_pool_grad", Kind: Other, Tensors: []string{"gx", "g"}})
+	// Resample weighs two neighbours in each dimension: element i of y lies at
+	// step*i in x if align is set, else at step*(i+0.5)-0.5, but not before 0.
+	Resample     = define(Kernel{Name: "resample", Kind: Other, Tensors: []string{"y", "x"}, Ints: []string{"align"}, Floats: spatial("step")})
+	ResampleGrad = define(Kernel{Name: "resample_grad", Kind: Other, Tensors: []string{"gx", "g"}, Ints: []string{"align"}, Floats: spatial("step")})
 )
 
 // Lookups.
 var (
-	// Embedding: y [n, d], weight [v, d], index [n]. An index outside of the table
+	// Embedding: y [m, n, d], weight [v, d], index [m, n]. An index outside of the table
 	// is an error of the call on the CPU; on a GPU the row is filled with NaN.
 	Embedding = define(Kernel{Name: "embedding", Kind: Other, Tensors: []string{"y", "weight", "index"}})
-	// EmbeddingGrad: gweight [v, d] is written as a whole; the rows of padding_idx,
-	// if that is not negative, get nothing.
+	// EmbeddingGrad: gweight [v, d] is written as a whole, of g [m, n, d] and index
+	// [m, n]; the rows of padding_idx, if that is not negative, get nothing.
 	EmbeddingGrad = define(Kernel{Name: "embedding_grad", Kind: Other, Tensors: []string{"gweight", "g", "index"}, Ints: []string{"padding_idx"}})
+	// Index: y [o, n, d], x [o, v, d] of any type, index [n]. An index below 0 counts from
+	// the end; one outside is an error of the call on the CPU, and all bits are set on a GPU.
+	Index = define(Kernel{Name: "index", Kind: Other, Tensors: []string{"y", "x", "index"}})
+	// IndexGrad writes the whole of gx [o, v, d], of g [o, n, d].
+	IndexGrad = define(Kernel{Name: "index_grad", Kind: Other, Tensors: []string{"gx", "g", "index"}})
+	// EmbeddingBag: y [b, d] are sums of the rows of bags of a table weight [v, d], each
+	// multiplied by its own scale [n], or their means: bag k are those of index [n]
+	// from offsets[k] on, [b], but for padding_idx. bag [n] is the bag of each index, 0 of
+	// those that do not count, and count [b] how many count. What is outside is an
+	// error of the call on the CPU, and gives NaN on a GPU.
+	EmbeddingBag = define(Kernel{Name: "embedding_bag", Kind: Other, Outputs: 3, Tensors: []string{"y", "bag", "count", "weight", "index", "offsets", "scale?"},
+		Ints: []string{"mean", "padding_idx"}})
+	// EmbeddingBagGrad writes the whole of gweight, of g [b, d].
+	EmbeddingBagGrad = define(Kernel{Name: "embedding_bag_grad", Kind: Other, Tensors: []string{"gweight", "g", "index", "bag", "count", "scale?"},
+		Ints: []string{"mean", "padding_idx"}})
 	// Arange: y [n] of any type is start, start+step, ...
 	Arange = define(Kernel{Name: "arange", Kind: Other, Tensors: []string{"y"}, Floats: []string{"start", "step"}})
 )

@@ -76,6 +76,7 @@ func (l *Launch) Run(k *kernel.Kernel, ints []int64, numbers ...float64) error {
 // Otherwise is e where kernels can see the operands as they must, else by.
 func (e *Eval) Otherwise(by *Eval) *Eval {
 	return &Eval{
+		Single: e.Single,
 		Forward: func(m Machine, c *Call) error {
 			if err := e.Forward(m, c); err != ErrView {
 				return err

@@ -26,13 +26,13 @@ func (x *Executor) Noted(t *op.Tensor) any { return x.notes[autograd.BlockOf(t)]
 // is to run, or nothing is computed.
 func (x *Executor) OnHost(f func(a op.Arrays)) error {
 	x.aside = true
-	if _, is := x.device.(dry); is || x.skip {
-		return nil
-	}
 	if x.hostOps == nil {
 		x.hostOps = map[string]bool{}
 	}
 	x.hostOps[x.running] = true
+	if _, is := x.device.(dry); is || x.skip {
+		return nil
+	}
 	a := &onArrays{x: x}
 	f(a)
 	return a.err

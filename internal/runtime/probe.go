@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/memplan/memplan/internal/allocsim"
@@ -26,6 +27,8 @@ type Uses struct {
 	// Scratch is the most that one call takes of host memory beside its operands: copies of
 	// other types on the device, if that is in host memory, and arrays of what is computed aside.
 	Scratch tensor.Bytes
+	// HostOperators are what Result has under this name.
+	HostOperators []string
 }
 
 // Probe plays one step without executing it, and reports what cannot be
@@ -37,6 +40,7 @@ func Probe(prog *program.Job, env op.Env, d Device) (Uses, error) {
 		return p.uses, unsupported("a job of %d processes", n)
 	}
 	_, err := engine.Play(prog, env, p, 1)
+	p.uses.HostOperators = slices.Sorted(maps.Keys(p.hostOps))
 	return p.uses, err
 }
 

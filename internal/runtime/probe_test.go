@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/memplan/memplan/internal/cpu"
@@ -88,13 +89,104 @@ train: {batch_size: 3, optimizer: SGD}
 	}
 }
 
-// TestExecutable checks that all presets can be executed.
+// onTheHost are the operators of presets that no kernels compute.
+var onTheHost = map[string]string{
+	"lstm": "_cudnn_rnn",
+
+	"hf/afmoe":               "_grouped_mm cumsum floor_divide gather histc scatter_ sort topk",
+	"hf/albert":              "gather",
+	"hf/apertus":             "expm1 minimum where",
+	"hf/bart":                "all",
+	"hf/bert":                "gather",
+	"hf/biogpt":              "all",
+	"hf/bloom":               "cumsum index.pair logical_and pow.Tensor_Tensor where",
+	"hf/camembert":           "cumsum gather",
+	"hf/clip":                "argmax index.pair",
+	"hf/codegen":             "where",
+	"hf/deberta-v2":          "any bitwise_not",
+	"hf/deepseek_v2":         "_grouped_mm cumsum floor_divide histc scatter_ sort topk",
+	"hf/deepseek_v3":         "_grouped_mm bitwise_not cumsum floor_divide gather histc scatter_ sort topk",
+	"hf/electra":             "gather",
+	"hf/ernie4_5":            "_scaled_dot_product_efficient_attention",
+	"hf/falcon":              "_scaled_dot_product_efficient_attention logical_and",
+	"hf/gemma2":              "_scaled_dot_product_efficient_attention",
+	"hf/gemma3":              "_scaled_dot_product_efficient_attention",
+	"hf/gemma3_text":         "_scaled_dot_product_efficient_attention",
+	"hf/gemma4":              "_scaled_dot_product_efficient_attention all cumsum logical_and logical_or where",
+	"hf/gemma4_text":         "_scaled_dot_product_efficient_attention logical_and",
+	"hf/gemma4_unified":      "_scaled_dot_product_efficient_attention all cumsum logical_or where",
+	"hf/gemma4_unified_text": "_scaled_dot_product_efficient_attention",
+	"hf/glm":                 "_scaled_dot_product_efficient_attention",
+	"hf/glm4":                "_scaled_dot_product_efficient_attention",
+	"hf/glm46v":              "_scaled_dot_product_efficient_attention",
+	"hf/glm4_moe":            "_grouped_mm bitwise_not cumsum floor_divide gather histc scatter_ sort topk",
+	"hf/glm4_moe_lite":       "_grouped_mm bitwise_not cumsum floor_divide gather histc scatter_ sort topk",
+	"hf/glm4v":               "_scaled_dot_product_efficient_attention",
+	"hf/glm4v_text":          "_scaled_dot_product_efficient_attention",
+	"hf/gpt_neo":             "where",
+	"hf/gpt_oss":             "_grouped_mm clamp cumsum floor_divide histc logical_and max.dim scatter_ sort topk where",
+	"hf/gptj":                "gather repeat where",
+	"hf/lfm2":                "_scaled_dot_product_efficient_attention",
+	"hf/lfm2_vl":             "_scaled_dot_product_efficient_attention",
+	"hf/llama4_text":         "_scaled_dot_product_efficient_attention log1p repeat scatter_ topk",
+	"hf/marian":              "all",
+	"hf/mbart":               "all gather",
+	"hf/minimax_m2":          "_grouped_mm _scaled_dot_product_efficient_attention cumsum floor_divide gather histc scatter_ sort topk",
+	"hf/ministral3":          "_scaled_dot_product_efficient_attention",
+	"hf/mistral":             "_scaled_dot_product_efficient_attention",
+	"hf/mistral3":            "_scaled_dot_product_efficient_attention",
+	"hf/mistral4":            "_grouped_mm bitwise_not cumsum floor_divide gather histc scatter_ sort topk",
+	"hf/mixtral":             "_grouped_mm _scaled_dot_product_efficient_attention cumsum floor_divide histc scatter_ sort topk",
+	"hf/mllama":              "_scaled_dot_product_efficient_attention",
+	"hf/modernbert":          "abs logical_and",
+	"hf/mpt":                 "pow.Scalar reciprocal where",
+	"hf/mt5":                 "abs minimum where",
+	"hf/olmoe":               "_grouped_mm cumsum floor_divide histc scatter_ sort topk",
+	"hf/opt":                 "all cumsum",
+	"hf/pegasus":             "all",
+	"hf/qwen2_5_vl":          "_scaled_dot_product_efficient_attention",
+	"hf/qwen2_5_vl_text":     "_scaled_dot_product_efficient_attention",
+	"hf/qwen2_moe":           "_grouped_mm cumsum floor_divide histc logical_and scatter_ sort topk",
+	"hf/qwen2_vl":            "_scaled_dot_product_efficient_attention",
+	"hf/qwen2_vl_text":       "_scaled_dot_product_efficient_attention",
+	"hf/qwen3_5_moe_text":    "_grouped_mm _scaled_dot_product_efficient_attention cumsum eye floor_divide histc scatter_ sort topk",
+	"hf/qwen3_5_text":        "_scaled_dot_product_efficient_attention cumsum eye",
+	"hf/qwen3_moe":           "_grouped_mm _scaled_dot_product_efficient_attention cumsum floor_divide histc scatter_ sort topk",
+	"hf/qwen3_next":          "_grouped_mm _scaled_dot_product_efficient_attention cumsum eye floor_divide histc scatter_ sort topk",
+	"hf/qwen3_vl_moe":        "_grouped_mm cumsum floor_divide histc scatter_ sort topk",
+	"hf/qwen3_vl_moe_text":   "_grouped_mm cumsum floor_divide histc scatter_ sort topk",
+	"hf/roberta":             "cumsum gather",
+	"hf/seed_oss":            "_scaled_dot_product_efficient_attention",
+	"hf/siglip":              "eye linalg_vector_norm repeat",
+	"hf/smollm3":             "_scaled_dot_product_efficient_attention",
+	"hf/starcoder2":          "_scaled_dot_product_efficient_attention",
+	"hf/swin":                "_scaled_dot_product_efficient_attention",
+	"hf/t5":                  "abs minimum where",
+	"hf/umt5":                "abs index.pair logical_and minimum where",
+	"hf/vit_mae":             "gather repeat sort",
+	"hf/voxtral":             "_scaled_dot_product_efficient_attention",
+	"hf/whisper":             "repeat",
+	"hf/xlm-roberta":         "cumsum gather",
+}
+
+// holdHost holds what a preset computes in host memory against the list.
+func holdHost(t *testing.T, preset string, u Uses) {
+	t.Helper()
+	if got, want := strings.Join(u.HostOperators, " "), onTheHost[preset]; got != want {
+		t.Errorf("%s: computed in host memory are %q, not %q", preset, got, want)
+	}
+}
+
+// TestExecutable checks that all presets can be executed, and what of them is computed in host
+// memory.
 func TestExecutable(t *testing.T) {
 	for _, preset := range specs.Names() {
 		j := job(t, preset)
-		if _, err := Probe(j.Program, j.Machine.Env, &cpu.Device{}); err != nil {
+		u, err := Probe(j.Program, j.Machine.Env, &cpu.Device{})
+		if err != nil {
 			t.Errorf("%s: %v", preset, err)
 		}
+		holdHost(t, preset, u)
 	}
 }
 
@@ -107,9 +199,11 @@ func TestExecutableHF(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if _, err := Probe(j.Program, j.Machine.Env, &cpu.Device{}); err != nil {
+		u, err := Probe(j.Program, j.Machine.Env, &cpu.Device{})
+		if err != nil {
 			t.Errorf("%s: %v", m, err)
 		}
+		holdHost(t, "hf/"+m, u)
 		tried++
 	}
 	if t.Logf("%d models", tried); tried < 95 {

@@ -174,9 +174,13 @@ CUresult cuMemFree_v2(CUdeviceptr p) {
 CUresult cuMemcpyHtoD_v2(CUdeviceptr d, const void *s, size_t n) { CALL_IN_CONTEXT; if (!inside(d, n)) return CUDA_ERROR_INVALID_VALUE; memcpy((void *)d, s, n); return CUDA_SUCCESS; }
 CUresult cuMemcpyDtoH_v2(void *d, CUdeviceptr s, size_t n) { CALL_IN_CONTEXT; if (!inside(s, n)) return CUDA_ERROR_INVALID_VALUE; memcpy(d, (void *)s, n); return CUDA_SUCCESS; }
 CUresult cuMemsetD8_v2(CUdeviceptr d, unsigned char b, size_t n) { CALL_IN_CONTEXT; if (!inside(d, n)) return CUDA_ERROR_INVALID_VALUE; memset((void *)d, b, n); return CUDA_SUCCESS; }
-CUresult cuModuleLoadData(CUmodule *m, const void *ptx) {
+CUresult cuModuleLoadDataEx(CUmodule *m, const void *ptx, unsigned n, CUjit_option *options, void **values) {
 	CALL_IN_CONTEXT;
-	if (strstr((const char *)ptx, ".version") == nullptr) return CUDA_ERROR_INVALID_PTX;
+	if (strstr((const char *)ptx, ".version") == nullptr) {
+		for (unsigned i = 0; i < n; i++)
+			if (options[i] == CU_JIT_ERROR_LOG_BUFFER) strcpy((char *)values[i], "ptxas fatal : Missing .version directive\n");
+		return CUDA_ERROR_INVALID_PTX;
+	}
 	*m = (CUmodule)1;
 	return CUDA_SUCCESS;
 }

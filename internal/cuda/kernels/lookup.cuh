@@ -3,52 +3,166 @@
 
 INLINE i64 whole_at(const View &v, i64 i) { return ((const i64 *)v.at)[i]; }
 
-// y [n, d]; rows of y lie in the outer dimension. An index outside of the table
-// gives NaN.
+// y [m, n, d], index [m, n]. An index outside of the table gives NaN.
 extern "C" __global__ void __launch_bounds__(256) embedding(i64 rows, SIZES, TENSOR(y), TENSOR(weight), TENSOR(index)) {
 	SIZES_OF(s);
 	VIEW(y); VIEW(weight); VIEW(index);
 	i64 i = BLOCK_X * 256 + TID;
 	if (i >= s.numel) return;
-	i64 col = i % s.n[0], line = i / s.n[0], row = whole_at(index, line * index.stride[0]);
-	float v = row < 0 || row >= rows ? nan_value() : get(weight, row * weight.stride[1] + col * weight.stride[0]);
-	put(y, line * y.stride[1] + col * y.stride[0], v);
+	Place p = place(s, i);
+	i64 row = whole_at(index, p.at[2] * index.stride[1] + p.at[1] * index.stride[0]);
+	float v = row < 0 || row >= rows ? nan_value() : get(weight, row * weight.stride[1] + p.at[0] * weight.stride[0]);
+	put(y, offset(y, p, 3), v);
 }
 
-// One block for each row of the table looks through all indices, 256 at a time,
-// and adds the lines that are its own in their order: sums never depend on timing.
-extern "C" __global__ void __launch_bounds__(256) embedding_grad(i64 padding, i64 lines, i64 cols, TENSOR(gweight), TENSOR(g), TENSOR(index)) {
-	__shared__ unsigned char own[256];
-	__shared__ int found[2];
-	VIEW(gweight); VIEW(g); VIEW(index);
-	i64 row = BLOCK_X;
+// Lines are added to a row of a table: those that are its own (of), which begin at
+// start, each multiplied by its factor.
+
+struct Rows { // of g [m, n, d], by index [m, n]
+	const View &g, &index;
+	u32 per; // n
+	INLINE_MEMBER bool of(i64 row, u32 l) const { return whole_at(index, l / per * index.stride[1] + l % per * index.stride[0]) == row; }
+	INLINE_MEMBER i64 start(u32 l) const { return l / per * g.stride[2] + l % per * g.stride[1]; }
+	INLINE_MEMBER float factor(i64) const { return 1.0f; }
+};
+
+struct FromEnd { // of an image of g, by an index that counts from the end below 0
+	const View &g, &index;
+	i64 rows, image;
+	INLINE_MEMBER bool of(i64 row, i64 l) const {
+		i64 at = whole_at(index, l * index.stride[0]);
+		return (at < 0 ? at + rows : at) == row;
+	}
+	INLINE_MEMBER i64 start(i64 l) const { return image + l * g.stride[1]; }
+	INLINE_MEMBER float factor(i64) const { return 1.0f; }
+};
+
+struct Bags { // of g [b, d], by the bag of each
+	const View &g, &index, &bag, &count, &scale;
+	bool mean;
+	INLINE_MEMBER bool of(i64 row, i64 l) const { return whole_at(index, l * index.stride[0]) == row; }
+	INLINE_MEMBER i64 start(i64 l) const { return whole_at(bag, l * bag.stride[0]) * g.stride[1]; }
+	INLINE_MEMBER float factor(i64 l) const {
+		float f = scale.at ? get(scale, l * scale.stride[0]) : 1.0f;
+		return mean ? f / (float)whole_at(count, whole_at(bag, l * bag.stride[0]) * count.stride[0]) : f;
+	}
+};
+
+// A block looks through all lines, 256 at a time, and adds those of its row in
+// their order: sums never depend on timing. Without any, zeros are written.
+template <class L>
+INLINE void add_lines(const L &lines, i64 row, i64 n, i64 cols, const View &to, i64 base, unsigned char *own, int *found) {
 	for (i64 c0 = 0; c0 < cols; c0 += 1024) {
 		float sum[4] = {};
 		if (TID < 2) found[TID] = 0;
 		SYNC();
 		int turn = 0;
-		for (i64 l0 = 0; row != padding && l0 < lines; l0 += 256, turn ^= 1) {
-			bool mine = l0 + TID < lines && whole_at(index, (l0 + TID) * index.stride[0]) == row;
+		for (i64 l0 = 0; l0 < n; l0 += 256, turn ^= 1) {
+			bool mine = l0 + TID < n && lines.of(row, (u32)(l0 + TID));
 			own[TID] = mine;
 			if (mine) found[turn] = 1; // all write the same
 			SYNC();
 			bool any = found[turn] != 0;
 			if (TID == 0) found[turn ^ 1] = 0;
 			for (int l = 0; any && l < 256; l++)
-				if (own[l])
+				if (own[l]) {
+					i64 start = lines.start((u32)(l0 + l));
+					float by = lines.factor(l0 + l);
 #pragma unroll
 					for (int x = 0; x < 4; x++) {
 						i64 c = c0 + TID + 256 * x;
-						if (c < cols) sum[x] += get(g, (l0 + l) * g.stride[1] + c * g.stride[0]);
+						if (c < cols) sum[x] += by * get(lines.g, start + c * lines.g.stride[0]);
 					}
+				}
 			SYNC();
 		}
 #pragma unroll
 		for (int x = 0; x < 4; x++) {
 			i64 c = c0 + TID + 256 * x;
-			if (c < cols) put(gweight, row * gweight.stride[1] + c * gweight.stride[0], sum[x]);
+			if (c < cols) put(to, base + c * to.stride[0], sum[x]);
 		}
 	}
+}
+
+// One block for each row of the table.
+extern "C" __global__ void __launch_bounds__(256) embedding_grad(i64 padding, i64 n, i64 per, i64 cols, TENSOR(gweight), TENSOR(g), TENSOR(index)) {
+	__shared__ unsigned char own[256];
+	__shared__ int found[2];
+	VIEW(gweight); VIEW(g); VIEW(index);
+	i64 row = BLOCK_X;
+	Rows lines = {g, index, (u32)per};
+	add_lines(lines, row, row == padding ? 0 : n, cols, gweight, row * gweight.stride[1], own, found);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+embedding_bag_grad(i64 mean, i64 padding, i64 n, i64 cols, TENSOR(gweight), TENSOR(g), TENSOR(index), TENSOR(bag), TENSOR(count), TENSOR(scale)) {
+	__shared__ unsigned char own[256];
+	__shared__ int found[2];
+	VIEW(gweight); VIEW(g); VIEW(index); VIEW(bag); VIEW(count); VIEW(scale);
+	i64 row = BLOCK_X;
+	Bags lines = {g, index, bag, count, scale, mean != 0};
+	add_lines(lines, row, row == padding ? 0 : n, cols, gweight, row * gweight.stride[1], own, found);
+}
+
+// gx [o, v, d], g [o, n, d]: one block for each row of each image.
+extern "C" __global__ void __launch_bounds__(256) index_grad(i64 rows, i64 n, i64 cols, TENSOR(gx), TENSOR(g), TENSOR(index)) {
+	__shared__ unsigned char own[256];
+	__shared__ int found[2];
+	VIEW(gx); VIEW(g); VIEW(index);
+	i64 image = (u32)BLOCK_X / (u32)rows, row = (u32)BLOCK_X % (u32)rows;
+	FromEnd lines = {g, index, rows, image * g.stride[2]};
+	add_lines(lines, row, n, cols, gx, image * gx.stride[2] + row * gx.stride[1], own, found);
+}
+
+template <class T> INLINE void copy_element(char *y, i64 to, const char *x, i64 from, bool inside) {
+	((T *)y)[to] = inside ? ((const T *)x)[from] : (T)-1;
+}
+
+// y [o, n, d] of x [o, rows, d]: elements of so many bytes, as they are.
+extern "C" __global__ void __launch_bounds__(256) index_rows(i64 rows, i64 bytes, SIZES, TENSOR(y), TENSOR(x), TENSOR(index)) {
+	SIZES_OF(s);
+	VIEW(y); VIEW(x); VIEW(index);
+	i64 i = BLOCK_X * 256 + TID;
+	if (i >= s.numel) return;
+	Place p = place(s, i);
+	i64 to = offset(y, p, 3), row = whole_at(index, p.at[1] * index.stride[0]);
+	if (row < 0) row += rows;
+	bool inside = row >= 0 && row < rows;
+	p.at[1] = row;
+	i64 from = offset(x, p, 3);
+	switch (bytes) {
+	case 1: copy_element<char>(y.at, to, x.at, from, inside); return;
+	case 2: copy_element<short>(y.at, to, x.at, from, inside); return;
+	case 4: copy_element<int>(y.at, to, x.at, from, inside); return;
+	case 8: copy_element<i64>(y.at, to, x.at, from, inside); return;
+	}
+}
+
+// y [b, d]: a thread for each element goes through its bag; those of the first column
+// write what is known of it.
+extern "C" __global__ void __launch_bounds__(256)
+embedding_bag(i64 mean, i64 padding, i64 rows, i64 n, SIZES, TENSOR(y), TENSOR(bag), TENSOR(count), TENSOR(weight), TENSOR(index), TENSOR(offsets), TENSOR(scale)) {
+	SIZES_OF(s);
+	VIEW(y); VIEW(bag); VIEW(count); VIEW(weight); VIEW(index); VIEW(offsets); VIEW(scale);
+	i64 i = BLOCK_X * 256 + TID;
+	if (i >= s.numel) return;
+	Place p = place(s, i);
+	i64 k = p.at[1], col = p.at[0], from = whole_at(offsets, k * offsets.stride[0]), to = n, counted = 0;
+	if (k + 1 < s.n[1]) to = whole_at(offsets, (k + 1) * offsets.stride[0]);
+	float sum = from < 0 || to > n ? nan_value() : 0;
+	if (from < 0) from = 0;
+	if (to > n) to = n;
+	for (i64 l = from; l < to; l++) {
+		i64 row = whole_at(index, l * index.stride[0]);
+		bool counts = row != padding;
+		if (col == 0) ((i64 *)bag.at)[l * bag.stride[0]] = counts ? k : 0;
+		if (!counts) continue;
+		counted++;
+		float v = row < 0 || row >= rows ? nan_value() : get(weight, row * weight.stride[1] + col * weight.stride[0]);
+		sum += scale.at ? v * get(scale, l * scale.stride[0]) : v;
+	}
+	if (col == 0) ((i64 *)count.at)[k * count.stride[0]] = counted;
+	put(y, offset(y, p, 2), mean && counted ? sum / (float)counted : sum);
 }
 
 INLINE float class_weight(const View &weight, i64 c) { return weight.at ? get(weight, c * weight.stride[0]) : 1.0f; }

@@ -22,6 +22,7 @@ INLINE float elementwise(int op, float a, float b, float c, float p, float q) {
 	case OP_cos: return sine(a, 1);
 	case OP_tanh: return tanh_(a);
 	case OP_sigmoid: return sigmoid_(a);
+	case OP_floor: return floor_of(a);
 	case OP_relu: return a != a || a > 0 ? a : 0;
 	case OP_leaky_relu: return a > 0 ? a : a * p;
 	case OP_elu: return a > 0 ? a : p * expm1_(a);
@@ -69,6 +70,7 @@ INLINE float elementwise(int op, float a, float b, float c, float p, float q) {
 	case OP_maximum: return a != a || b != b ? a + b : larger(a, b);
 	case OP_minimum: return a != a || b != b ? a + b : smaller(a, b);
 	case OP_div_grad: return -a * b / (c * c);
+	case OP_xlogy: return a == 0 && b == b ? 0 : a * log_(b);
 	case OP_eq: return a == b;
 	case OP_ne: return a != b;
 	case OP_lt: return a < b;
@@ -89,6 +91,7 @@ INLINE float elementwise(int op, float a, float b, float c, float p, float q) {
 	case OP_mse_grad: return a * p * 2.0f * (b - c);
 	case OP_l1_grad: return a * p * sign(b - c);
 	case OP_bce_logits_grad: return a * p * (sigmoid_(b) - c);
+	case OP_bce_grad: return a * p * (b - c) / larger((1.0f - b) * b, 1e-12f);
 	}
 	return nan_value();
 }
@@ -166,6 +169,18 @@ extern "C" __global__ void __launch_bounds__(256) dropout(i64 seed, i64 threshol
 	float v = get(a, offset(a, at, s.rank));
 	((unsigned char *)mask.at)[offset(mask, at, s.rank)] = keep;
 	put(y, offset(y, at, s.rank), keep ? v * scale : 0);
+}
+
+// random_numbers fills y, of any type, with numbers from one on in a range of some width
+// or, if choice is set, with 1 where a number is below threshold / 2^24, else 0.
+extern "C" __global__ void __launch_bounds__(256) random_numbers(i64 seed, i64 choice, i64 threshold, double from, double width, SIZES, TENSOR(y)) {
+	SIZES_OF(s);
+	VIEW(y);
+	i64 i = BLOCK_X * 256 + TID;
+	if (i >= s.numel) return;
+	i64 number = philox_word((u64)seed, (u64)i) >> 8;
+	double v = choice ? (number < threshold ? 1.0 : 0.0) : fused((double)number / 16777216.0, width, from);
+	store<double>(y.at, y.type, offset(y, place(s, i), s.rank), v);
 }
 
 // triangle copies the part on which column - row is at most (upper: at least)

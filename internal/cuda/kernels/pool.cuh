@@ -169,3 +169,74 @@ extern "C" __global__ void __launch_bounds__(256) adaptive_avg_pool_grad(WINDOW,
 			}
 	put(gx, offset(gx, p, 5), sum);
 }
+
+// Resampling weighs two neighbours in each dimension. A Tap says which two of n elements,
+// and in which shares, the one at i of the larger image is made of.
+struct Tap {
+	int first, next;
+	float share; // of next
+};
+INLINE Tap tap(int i, double step, bool align, int n) {
+	double at = align ? step * i : fused(step, (double)i + 0.5, -0.5);
+	if (at < 0) at = 0;
+	int first = (int)at < n - 1 ? (int)at : n - 1;
+	double share = at - first;
+	Tap t = {first, first + 1 < n ? first + 1 : n - 1, share < 1 ? (float)share : 1.0f};
+	return t;
+}
+// The share that element k of n has in the one at i.
+INLINE float share_of(int k, int i, double step, bool align, int n) {
+	Tap t = tap(i, step, align, n);
+	return (t.first == k ? 1.0f - t.share : 0) + (t.next == k ? t.share : 0);
+}
+// reached is a range that has all elements of outs in which element k of n has a share.
+INLINE Span reached(int k, double step, bool align, int n, int outs) {
+	double shift = align ? 0.0 : 0.5, from = ((double)k - 1.0 + shift) / step - shift - 1.0, to = ((double)k + 1.0 + shift) / step - shift + 2.0;
+	Span s = {k == 0 || !(from > 0) ? 0 : from < outs ? (int)from : outs, k == n - 1 || !(to < outs) ? outs : (int)to};
+	return s;
+}
+
+extern "C" __global__ void __launch_bounds__(256) resample(i64 align, double step_d, double step_h, double step_w, TRIPLE(in), SIZES, TENSOR(y), TENSOR(x)) {
+	SIZES_OF(s);
+	VIEW(y); VIEW(x);
+	Space in = SPACE(in);
+	i64 i = BLOCK_X * 256 + TID;
+	if (i >= s.numel) return;
+	Place p = place(s, i);
+	i64 base = plane(x, p);
+	Tap d = tap((int)p.at[2], step_d, align, in.n[2]), h = tap((int)p.at[1], step_h, align, in.n[1]), w = tap((int)p.at[0], step_w, align, in.n[0]);
+	float sum = 0;
+	for (int k = 0; k < 8; k++) {
+		float share = (k & 4 ? d.share : 1.0f - d.share) * (k & 2 ? h.share : 1.0f - h.share) * (k & 1 ? w.share : 1.0f - w.share);
+		if (share == 0) continue;
+		i64 at = (k & 4 ? d.next : d.first) * x.stride[2] + (k & 2 ? h.next : h.first) * x.stride[1] + (k & 1 ? w.next : w.first) * x.stride[0];
+		sum += share * get(x, base + at);
+	}
+	put(y, offset(y, p, 5), sum);
+}
+
+extern "C" __global__ void __launch_bounds__(256) resample_grad(i64 align, double step_d, double step_h, double step_w, TRIPLE(out), SIZES, TENSOR(gx), TENSOR(gy)) {
+	SIZES_OF(s);
+	VIEW(gx); VIEW(gy);
+	Space out = SPACE(out);
+	i64 i = BLOCK_X * 256 + TID;
+	if (i >= s.numel) return;
+	Place p = place(s, i);
+	i64 base = plane(gy, p);
+	int z = (int)p.at[2], y = (int)p.at[1], x = (int)p.at[0], deep = (int)s.n[2], high = (int)s.n[1], wide = (int)s.n[0];
+	Span d = reached(z, step_d, align, deep, out.n[2]), h = reached(y, step_h, align, high, out.n[1]), w = reached(x, step_w, align, wide, out.n[0]);
+	float sum = 0;
+	for (int a = d.from; a < d.to; a++) {
+		float sd = share_of(z, a, step_d, align, deep);
+		if (sd == 0) continue;
+		for (int b = h.from; b < h.to; b++) {
+			float sh = sd * share_of(y, b, step_h, align, high);
+			if (sh == 0) continue;
+			for (int c = w.from; c < w.to; c++) {
+				float share = sh * share_of(x, c, step_w, align, wide);
+				if (share != 0) sum += share * get(gy, base + a * gy.stride[2] + b * gy.stride[1] + c * gy.stride[0]);
+			}
+		}
+	}
+	put(gx, offset(gx, p, 5), sum);
+}

@@ -13,6 +13,7 @@ template <> __device__ inline float term<float>(int op, float a, float b) {
 	case OP_norm: return a * a;
 	case OP_mse: return (a - b) * (a - b);
 	case OP_l1: return a < b ? b - a : a - b;
+	case OP_bce: return -b * larger(log_(a), -100.0f) - (1.0f - b) * larger(log1p_(-a), -100.0f);
 	case OP_bce_logits: return larger(a, 0) - a * b + log1p_(exp_(-(a < 0 ? -a : a)));
 	}
 	return a;

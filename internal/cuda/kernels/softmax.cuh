@@ -2,9 +2,10 @@
 // besides a stride along its row.
 #pragma once
 
-// inner is the stride of an operand along its row of n elements.
+// inner is the stride of an operand along its row of n elements. If safe is set, a row of
+// -inf gives zeros.
 extern "C" __global__ void __launch_bounds__(256)
-softmax(i64 logarithm, i64 n, SIZES, TENSOR(y), i64 y_inner, TENSOR(a), i64 a_inner) {
+softmax(i64 logarithm, i64 safe, i64 n, SIZES, TENSOR(y), i64 y_inner, TENSOR(a), i64 a_inner) {
 	__shared__ float cells[256];
 	SIZES_OF(s);
 	VIEW(y); VIEW(a);
@@ -13,13 +14,14 @@ softmax(i64 logarithm, i64 n, SIZES, TENSOR(y), i64 y_inner, TENSOR(a), i64 a_in
 	float m = -infinity();
 	for (i64 i = TID; i < n; i += 256) m = larger(get(a, from + i * a_inner), m);
 	m = reduce<Larger, 256>(m, cells);
+	if (safe && m == -infinity()) m = 0;
 	float z = 0;
 	for (i64 i = TID; i < n; i += 256) z += exp_(get(a, from + i * a_inner) - m);
 	z = reduce<Plus, 256>(z, cells);
 	float l = logarithm ? log_(z) : 0;
 	for (i64 i = TID; i < n; i += 256) {
 		float v = get(a, from + i * a_inner) - m;
-		put(y, to + i * y_inner, logarithm ? v - l : exp_(v) / z);
+		put(y, to + i * y_inner, logarithm ? v - l : safe && z == 0 ? 0 : exp_(v) / z);
 	}
 }
 

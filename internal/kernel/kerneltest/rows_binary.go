@@ -104,6 +104,9 @@ var binaryRows = map[*kernel.Kernel]row{
 	kernel.Maximum: exact(func(x, _ []float64) float64 { return math.Max(x[0], x[1]) }, nil, normal, normal),
 	kernel.Minimum: exact(func(x, _ []float64) float64 { return math.Min(x[0], x[1]) }, nil, normal, normal),
 	kernel.DivGrad: mapped(func(x, _ []float64) float64 { return -x[0] * x[1] / (x[2] * x[2]) }, nil, normal, normal, nonzero),
+	kernel.Xlogy: mapped(func(x, _ []float64) float64 {
+		return choose(x[0] == 0, 0, x[0]*math.Log(x[1]))
+	}, nil, func(r rng) float64 { return normal(r) * truth(r) }, positive),
 
 	kernel.Eq: compared(func(a, b float64) bool { return a == b }), kernel.EqScalar: compared(func(a, b float64) bool { return a == b }),
 	kernel.Ne: compared(func(a, b float64) bool { return a != b }), kernel.NeScalar: compared(func(a, b float64) bool { return a != b }),
@@ -123,6 +126,16 @@ var binaryRows = map[*kernel.Kernel]row{
 	kernel.MSEGrad: lossGrad(func(a, b float64) (float64, float64) { return 2 * (a - b), 2 * (math.Abs(a) + math.Abs(b)) }, normal),
 	kernel.L1Grad:  lossGrad(func(a, b float64) (float64, float64) { return sign(a - b), 0 }, normal),
 	kernel.BCEGrad: lossGrad(func(a, b float64) (float64, float64) { return sigmoid(a) - b, 2 }, unit),
+	kernel.EntropyGrad: {
+		draw: drawMapped([]distribution{positive}, []distribution{normal, unit, unit}),
+		expect: func(c *calculation) {
+			for n, g := range c.t["c"].v {
+				a, b := c.t["a"].v[n], c.t["b"].v[n]
+				by := g * c.f["scale"] / (a * (1 - a))
+				c.t["y"].v[n], c.t["y"].scale[n] = by*(a-b), math.Abs(by)*(1/(1-a))
+			}
+		},
+	},
 
 	kernel.Tril: triangular(func(row, column, diagonal int64) bool { return column-row <= diagonal }),
 	kernel.Triu: triangular(func(row, column, diagonal int64) bool { return column-row >= diagonal }),
@@ -133,7 +146,28 @@ func keeps(seed, place int64, p float64) bool {
 	return kernel.Uniform(uint64(seed), place) >= float32(p)
 }
 
+// filled is a row of a kernel that fills with a function of random numbers.
+func filled(of func(u float64, f map[string]float64) float64, floats ...distribution) row {
+	return row{
+		draw: func(g *generator) {
+			g.outAs("y", []tensor.DType{g.d, g.d, tensor.Float64}[g.rng.IntN(3)], g.shape()...)
+			g.i["seed"] = int64(g.rng.Uint64())
+			for i, name := range g.k.Floats {
+				g.f[name] = floats[i](g.rng)
+			}
+		},
+		expect: func(c *calculation) {
+			for n := range c.t["y"].v {
+				c.t["y"].v[n] = of(float64(kernel.Uniform(uint64(c.i["seed"]), int64(n))), c.f)
+			}
+		},
+	}
+}
+
 var randomRows = map[*kernel.Kernel]row{
+	kernel.RandomUniform: filled(func(u float64, f map[string]float64) float64 { return f["from"] + (f["to"]-f["from"])*u },
+		among(0, 1, -0.5), among(1, 1.5)),
+	kernel.RandomBernoulli: filled(func(u float64, f map[string]float64) float64 { return choose(u < f["p"], 1, 0) }, among(0.1, 0.5, 0, 1, 0.9)),
 	kernel.Dropout: {
 		draw: func(g *generator) {
 			size := g.shape()

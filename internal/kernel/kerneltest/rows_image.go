@@ -254,6 +254,60 @@ func drawAvgPool(x, y string) func(g *generator) {
 	}
 }
 
+// drawResample draws images of two sizes: x, of which y is made.
+func drawResample(g *generator, x, y string) {
+	n, c := 1+g.rng.Int64N(3), 1+g.rng.Int64N(4)
+	in, out := g.volume(max(1, g.size/n/c)), g.volume(max(1, g.size/n/c))
+	g.i["align"] = int64(truth(g.rng))
+	for d, axis := range axes {
+		g.f["step"+axis] = float64(in[d]) / float64(out[d])
+		if g.i["align"] != 0 {
+			g.f["step"+axis] = float64(in[d]-1) / float64(max(out[d]-1, 1))
+		}
+	}
+	in, out = append([]int64{n, c}, in...), append([]int64{n, c}, out...)
+	if x == g.k.Tensors[0] {
+		g.out(x, in...)
+		g.in(y, normal, out...)
+	} else {
+		g.out(y, out...)
+		g.in(x, normal, in...)
+	}
+}
+
+// resampled calls f for each element of x that one of y is made of, with its share.
+func (c *calculation) resampled(x, y []int64, f func(from, to [5]int64, share float64)) {
+	type pair struct {
+		at    int64
+		share float64
+	}
+	var taps [3][][]pair
+	for d, axis := range axes {
+		for i := range y[d+2] {
+			place, step := float64(i), c.f["step"+axis]
+			if place *= step; c.i["align"] == 0 {
+				place = math.Max((float64(i)+0.5)*step-0.5, 0)
+			}
+			first := math.Floor(place)
+			pairs := []pair{{int64(first), 1 - (place - first)}, {min(int64(first)+1, x[d+2]-1), place - first}}
+			taps[d] = append(taps[d], pairs)
+		}
+	}
+	for n := range y[0] {
+		for k := range y[1] {
+			each3(y[2:], func(d, h, w int64) {
+				for _, td := range taps[0][d] {
+					for _, th := range taps[1][h] {
+						for _, tw := range taps[2][w] {
+							f([5]int64{n, k, td.at, th.at, tw.at}, [5]int64{n, k, d, h, w}, td.share*th.share*tw.share)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
 func drawAdaptive(x, y string) func(g *generator) {
 	return func(g *generator) {
 		s := g.dims(2)
@@ -332,8 +386,32 @@ var poolRows = func() map[*kernel.Kernel]row {
 				})
 			})
 		}},
-		kernel.AvgPool:             {draw: drawAvgPool("x", "y"), expect: avg},
-		kernel.AvgPoolGrad:         {draw: drawAvgPool("gx", "g"), expect: avgGrad},
+		kernel.AvgPool:     {draw: drawAvgPool("x", "y"), expect: avg},
+		kernel.AvgPoolGrad: {draw: drawAvgPool("gx", "g"), expect: avgGrad},
+		kernel.Resample: {
+			draw: func(g *generator) { drawResample(g, "x", "y") },
+			expect: func(c *calculation) {
+				x, y := c.t["x"], c.t["y"]
+				y.clear()
+				c.resampled(x.size, y.size, func(from, to [5]int64, share float64) {
+					v := share * x.get(from[:]...)
+					y.add(v, math.Abs(v), to[:]...)
+				})
+			},
+			factor: sums,
+		},
+		kernel.ResampleGrad: {
+			draw: func(g *generator) { drawResample(g, "gx", "g") },
+			expect: func(c *calculation) {
+				gx, gy := c.t["gx"], c.t["g"]
+				gx.clear()
+				c.resampled(gx.size, gy.size, func(from, to [5]int64, share float64) {
+					v := share * gy.get(to[:]...)
+					gx.add(v, math.Abs(v), from[:]...)
+				})
+			},
+			factor: sums,
+		},
 		kernel.AdaptiveAvgPool:     {draw: drawAdaptive("x", "y"), expect: ada, factor: sums},
 		kernel.AdaptiveAvgPoolGrad: {draw: drawAdaptive("gx", "g"), expect: adaGrad, factor: sums},
 	}

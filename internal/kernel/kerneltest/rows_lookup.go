@@ -2,6 +2,7 @@ package kerneltest
 
 import (
 	"math"
+	"slices"
 
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/tensor"
@@ -52,43 +53,180 @@ func expectNLL(c *calculation) {
 	}
 }
 
+// fromEnd draws indices of n elements, which may count from the end.
+func fromEnd(n int64) distribution { return func(r rng) float64 { return float64(r.Int64N(2*n) - n) } }
+
+// indexed is what the index at n names, of so many.
+func (c *calculation) indexed(n, of int64) int64 {
+	at := int64(c.t["index"].get(n))
+	if at < 0 {
+		at += of
+	}
+	return at
+}
+
+// drawBags draws a table's sizes and how many bags there are, with their indices and where each begins.
+func drawBags(g *generator) (rows, columns, bags int64) {
+	s := g.dims(3)
+	rows, columns, bags = s[0], s[1], g.dim(s[2])
+	g.inAs("index", tensor.Int64, below(rows), s[2])
+	offsets := empty(bags)
+	for i := range offsets.v[1:] {
+		offsets.v[i+1] = float64(g.rng.Int64N(s[2] + 1))
+	}
+	slices.Sort(offsets.v)
+	g.given("offsets", tensor.Int64, offsets)
+	if g.chance(2) {
+		g.in("scale", normal, s[2])
+	}
+	g.i["mean"], g.i["padding_idx"] = int64(truth(g.rng)), g.rng.Int64N(rows+1)-1
+	return rows, columns, bags
+}
+
+// bags calls f for each index that counts: with its bag, its place, the row of the table and the factor.
+func (c *calculation) bags(f func(k, i, row int64, by float64)) {
+	index, starts := c.t["index"], c.t["offsets"]
+	bagOf := func(i int64) int64 { // the last one that begins at i or before
+		k := int64(0)
+		for k+1 < starts.size[0] && int64(starts.get(k+1)) <= i {
+			k++
+		}
+		return k
+	}
+	if starts == nil {
+		bagOf = func(i int64) int64 { return int64(c.t["bag"].get(i)) }
+	}
+	counted := map[int64]float64{}
+	for i := range index.size[0] {
+		if int64(index.get(i)) != c.i["padding_idx"] {
+			counted[bagOf(i)]++
+		}
+	}
+	for i := range index.size[0] {
+		row := int64(index.get(i))
+		if row == c.i["padding_idx"] {
+			continue
+		}
+		k, by := bagOf(i), 1.0
+		if c.t["scale"] != nil {
+			by = c.t["scale"].get(i)
+		}
+		if c.i["mean"] != 0 {
+			by /= counted[k]
+		}
+		f(k, i, row, by)
+	}
+}
+
 var lookupRows = map[*kernel.Kernel]row{
 	kernel.Embedding: {
 		draw: func(g *generator) {
-			s := g.dims(3)
-			g.out("y", s[0], s[1])
-			g.in("weight", normal, s[2], s[1])
-			g.inAs("index", tensor.Int64, below(s[2]), s[0])
+			s := g.dims(4)
+			g.out("y", s[0], s[1], s[2])
+			g.in("weight", normal, s[3], s[2])
+			g.inAs("index", tensor.Int64, below(s[3]), s[0], s[1])
 		},
 		expect: func(c *calculation) {
 			y := c.t["y"]
-			for n := range y.size[0] {
-				for d := range y.size[1] {
-					y.set(c.t["weight"].get(int64(c.t["index"].get(n)), d), 0, n, d)
-				}
-			}
+			each3(y.size, func(m, n, d int64) { y.set(c.t["weight"].get(int64(c.t["index"].get(m, n)), d), 0, m, n, d) })
 		},
 	},
 	kernel.EmbeddingGrad: {
 		draw: func(g *generator) {
-			s := g.dims(3)
-			g.out("gweight", s[2], s[1])
-			g.in("g", normal, s[0], s[1])
-			g.inAs("index", tensor.Int64, below(s[2]), s[0])
-			g.i["padding_idx"] = g.rng.Int64N(s[2]+1) - 1
+			s := g.dims(4)
+			g.out("gweight", s[3], s[2])
+			g.in("g", normal, s[0], s[1], s[2])
+			g.inAs("index", tensor.Int64, below(s[3]), s[0], s[1])
+			g.i["padding_idx"] = g.rng.Int64N(s[3]+1) - 1
 		},
 		expect: func(c *calculation) {
 			g, gw := c.t["g"], c.t["gweight"]
 			gw.clear()
-			for n := range g.size[0] {
-				at := int64(c.t["index"].get(n))
-				if at == c.i["padding_idx"] {
-					continue
+			each3(g.size, func(m, n, d int64) {
+				if at := int64(c.t["index"].get(m, n)); at != c.i["padding_idx"] {
+					gw.add(g.get(m, n, d), math.Abs(g.get(m, n, d)), at, d)
 				}
-				for d := range g.size[1] {
-					gw.add(g.get(n, d), math.Abs(g.get(n, d)), at, d)
-				}
+			})
+		},
+		factor: sums,
+	},
+	kernel.Index: {
+		draw: func(g *generator) {
+			s := g.dims(4)
+			d := []tensor.DType{g.d, g.d, tensor.Int64, tensor.Bool, tensor.Float64}[g.rng.IntN(5)]
+			if g.d == tensor.Float64 {
+				d = g.d
 			}
+			g.outAs("y", d, s[0], s[1], s[2])
+			g.inAs("x", d, truth, s[0], s[3], s[2])
+			if d == g.d {
+				g.in("x", normal, s[0], s[3], s[2])
+			}
+			g.inAs("index", tensor.Int64, fromEnd(s[3]), s[1])
+		},
+		expect: func(c *calculation) {
+			y, x := c.t["y"], c.t["x"]
+			each3(y.size, func(o, n, d int64) { y.set(x.get(o, c.indexed(n, x.size[1]), d), 0, o, n, d) })
+		},
+	},
+	kernel.IndexGrad: {
+		draw: func(g *generator) {
+			s := g.dims(4)
+			g.out("gx", s[0], s[3], s[2])
+			g.in("g", normal, s[0], s[1], s[2])
+			g.inAs("index", tensor.Int64, fromEnd(s[3]), s[1])
+		},
+		expect: func(c *calculation) {
+			g, gx := c.t["g"], c.t["gx"]
+			gx.clear()
+			each3(g.size, func(o, n, d int64) { gx.add(g.get(o, n, d), math.Abs(g.get(o, n, d)), o, c.indexed(n, gx.size[1]), d) })
+		},
+		factor: sums,
+	},
+	kernel.EmbeddingBag: {
+		draw: func(g *generator) {
+			rows, columns, _ := drawBags(g)
+			g.in("weight", normal, rows, columns)
+			g.out("y", g.t["offsets"].size[0], columns)
+			g.outAs("bag", tensor.Int64, g.t["index"].size...)
+			g.outAs("count", tensor.Int64, g.t["offsets"].size...)
+		},
+		expect: func(c *calculation) {
+			y, w := c.t["y"], c.t["weight"]
+			y.clear()
+			c.t["bag"].clear()
+			c.t["count"].clear()
+			c.bags(func(k, i, row int64, by float64) {
+				c.t["bag"].set(float64(k), 0, i)
+				c.t["count"].add(1, 0, k)
+				for d := range y.size[1] {
+					y.add(by*w.get(row, d), math.Abs(by*w.get(row, d)), k, d)
+				}
+			})
+		},
+		factor: sums,
+	},
+	kernel.EmbeddingBagGrad: {
+		draw: func(g *generator) {
+			rows, columns, bags := drawBags(g)
+			g.out("gweight", rows, columns)
+			g.in("g", normal, bags, columns)
+			bag, count := empty(g.t["index"].size...), empty(bags)
+			g.bags(func(k, i, _ int64, _ float64) {
+				bag.v[i] = float64(k)
+				count.v[k]++
+			})
+			g.given("bag", tensor.Int64, bag)
+			g.given("count", tensor.Int64, count)
+		},
+		expect: func(c *calculation) {
+			g, gw := c.t["g"], c.t["gweight"]
+			gw.clear()
+			c.bags(func(k, _, row int64, by float64) {
+				for d := range g.size[1] {
+					gw.add(by*g.get(k, d), math.Abs(by*g.get(k, d)), row, d)
+				}
+			})
 		},
 		factor: sums,
 	},

@@ -113,6 +113,7 @@ var unaryRows = map[*kernel.Kernel]row{
 	kernel.Cos:       mapped(one(math.Cos), nil, wide),
 	kernel.Tanh:      mapped(one(math.Tanh), nil, wide),
 	kernel.Sigmoid:   mapped(one(sigmoid), nil, wide),
+	kernel.Floor:     exact(one(math.Floor), nil, wide),
 	kernel.Relu:      exact(one(func(x float64) float64 { return choose(x < 0, 0, x) }), nil, normal),
 	kernel.LeakyRelu: exact(func(x, f []float64) float64 { return choose(x[0] > 0, x[0], x[0]*f[0]) }, []distribution{unit}, normal),
 	kernel.Elu:       mapped(func(x, f []float64) float64 { return choose(x[0] > 0, x[0], f[0]*math.Expm1(x[0])) }, []distribution{positive}, wide),

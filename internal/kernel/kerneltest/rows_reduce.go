@@ -14,6 +14,11 @@ const sums = 100
 // reduced is a row of a reduction: start is its value over nothing, step adds
 // an element of each operand.
 func reduced(start float64, step func(sum, a, b float64) (v, term float64), target distribution) row {
+	return reducedOf(normal, start, step, target)
+}
+
+// reducedOf is the same of elements a that are drawn otherwise.
+func reducedOf(input distribution, start float64, step func(sum, a, b float64) (v, term float64), target distribution) row {
 	return row{
 		draw: func(g *generator) {
 			size := g.shape()
@@ -36,7 +41,7 @@ func reduced(start float64, step func(sum, a, b float64) (v, term float64), targ
 				}
 			}
 			g.arrays["y"] = y
-			g.in("a", normal, size...)
+			g.in("a", input, size...)
 			if len(g.k.Tensors) > 2 {
 				g.in("b", target, size...)
 			}
@@ -95,6 +100,9 @@ var reduceRows = map[*kernel.Kernel]row{
 	kernel.L1:   reduced(0, func(s, a, b float64) (float64, float64) { return s + math.Abs(a-b), math.Abs(a) + math.Abs(b) }, normal),
 	kernel.BCE: reduced(0, func(s, a, b float64) (float64, float64) {
 		return s + math.Max(a, 0) - a*b + math.Log1p(math.Exp(-math.Abs(a))), 1 + math.Abs(a)
+	}, unit),
+	kernel.Entropy: reducedOf(unit, 0, func(s, a, b float64) (float64, float64) {
+		return s - b*math.Log(a) - (1-b)*math.Log(1-a), 1 + math.Abs(math.Log(a)) + math.Abs(math.Log(1-a))
 	}, unit),
 }
 

@@ -1,0 +1,35 @@
+package cuda
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/memplan/memplan/internal/cpu"
+	"github.com/memplan/memplan/internal/estimate"
+	"github.com/memplan/memplan/internal/runtime"
+	"github.com/memplan/memplan/specs"
+)
+
+// TestPresets plans a step of every preset: a GPU's kernels take all calls, and what they leave
+// to host memory is what those of the CPU do, which package runtime lists.
+func TestPresets(t *testing.T) {
+	for _, preset := range specs.Names() {
+		text, err := specs.Preset(preset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, err := (&estimate.Recipe{Path: preset, Text: text}).Job()
+		if err != nil {
+			t.Fatal(err)
+		}
+		onGPU, err := runtime.Probe(j.Program, j.Machine.Env, &Device{is: gpu{capability: 80, sms: 108}})
+		if err != nil {
+			t.Errorf("%s: %v", preset, err)
+			continue
+		}
+		onCPU, err := runtime.Probe(j.Program, j.Machine.Env, cpu.New(0))
+		if err != nil || !slices.Equal(onGPU.HostOperators, onCPU.HostOperators) {
+			t.Errorf("%s: computed in host memory are %q beside a GPU, %q on the CPU (%v)", preset, onGPU.HostOperators, onCPU.HostOperators, err)
+		}
+	}
+}
