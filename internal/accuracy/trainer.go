@@ -48,6 +48,7 @@ type TrainerConfig struct {
 	KBit      json.RawMessage            `json:"kbit"`          // prepare_model_for_kbit_training
 	LoRA      json.RawMessage            `json:"lora"`          // peft.LoraConfig
 	OFT       json.RawMessage            `json:"oft"`           // peft.OFTConfig
+	BOFT      json.RawMessage            `json:"boft"`          // peft.BOFTConfig
 	AdaLoRA   json.RawMessage            `json:"adalora"`       // peft.AdaLoraConfig
 	Prompt    json.RawMessage            `json:"prompt_tuning"` // peft.PromptTuningConfig
 	PTuning   json.RawMessage            `json:"p_tuning"`      // peft.PromptEncoderConfig
@@ -112,7 +113,7 @@ func (r *TrainerRecording) Spec() string {
 	for _, m := range []struct {
 		name   string
 		config json.RawMessage
-	}{{"lora", c.LoRA}, {"oft", c.OFT}, {"adalora", c.AdaLoRA}, {"prompt_tuning", c.Prompt}, {"p_tuning", c.PTuning}, {"prefix_tuning", c.Prefix}} {
+	}{{"lora", c.LoRA}, {"oft", c.OFT}, {"boft", c.BOFT}, {"adalora", c.AdaLoRA}, {"prompt_tuning", c.Prompt}, {"p_tuning", c.PTuning}, {"prefix_tuning", c.Prefix}} {
 		if !given(m.config) {
 			continue
 		}

@@ -21,6 +21,8 @@ var (
 	ia3FeedforwardPython string
 	//go:embed python/oft.py
 	oftPython string
+	//go:embed python/boft.py
+	boftPython string
 	//go:embed python/oft_quantized.py
 	oftQuantizedPython string
 	//go:embed python/adalora.py
@@ -73,6 +75,7 @@ var adapterTable = []*adapter{
 	{[]*nn.Layer{nn.IA3Feedforward}, "IA3Feedforward", ia3FeedforwardPython, true},
 	{[]*nn.Layer{nn.OFTLinear}, "OFTLinear", oftPython, true},
 	{[]*nn.Layer{nn.OFTQuantized}, "OFTQuantized", oftQuantizedPython, true},
+	{[]*nn.Layer{nn.BOFTLinear}, "BOFTLinear", boftPython, true},
 	{[]*nn.Layer{nn.SVDLinear}, "SVDLinear", adaloraPython, true},
 	{[]*nn.Layer{nn.SVDLinear4bit}, "SVDLinear4bit", adalora4bitPython, true},
 	{[]*nn.Layer{nn.SVDLinear8bit}, "SVDLinear8bit", adalora8bitPython, true},

@@ -64,6 +64,7 @@ var (
 	IA3Feedforward = &Layer{Python: "IA3Feedforward", Init: map[string]Init{"ia3_l": ones}}
 	OFTLinear      = &Layer{Python: "OFTLinear", Init: map[string]Init{"oft_R": unit}}
 	OFTQuantized   = &Layer{Python: "OFTQuantized", Init: map[string]Init{"oft_R": unit}}
+	BOFTLinear     = &Layer{Python: "BOFTLinear", Init: map[string]Init{"boft_R": unit, "boft_s": ones}}
 	SVDLinear      = &Layer{Python: "SVDLinear", Init: map[string]Init{"lora_A": unit, "lora_B": unit, "ranknum": ones}}
 	SVDLinear4bit  = &Layer{Python: "SVDLinear4bit", Init: SVDLinear.Init}
 	SVDLinear8bit  = &Layer{Python: "SVDLinear8bit", Init: SVDLinear.Init}

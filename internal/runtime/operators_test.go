@@ -17,6 +17,7 @@ var notRun = map[*op.Op]string{
 	aten.FlashAttnVarlenForward: "the same", aten.FlashAttnVarlenBackward: "the same",
 	aten.FlashAttn3Forward: "a kernel of flash-attn 3", aten.FlashAttn3Backward: "the same",
 	aten.AddTimesInPlace: "of OFT, which is planned alone", aten.PutPairs: "the same",
+	aten.SolveRightEx: "of OFT and BOFT, which are planned alone", aten.EyeOf: "the same", aten.BlockDiagonal: "the same",
 	aten.MulScalar: "a part of derivatives, which are computed as a whole",
 }
 

@@ -12,6 +12,7 @@ type PEFT struct {
 	LoRA     *LoraConfig          `yaml:"lora" doc:"LoraConfig: low-rank adapters"`
 	IA3      *IA3Config           `yaml:"ia3" doc:"IA3Config: (IA)3, vectors that scale what layers compute"`
 	OFT      *OFTConfig           `yaml:"oft" doc:"OFTConfig: OFT, rotations of what layers take"`
+	BOFT     *BOFTConfig          `yaml:"boft" doc:"BOFTConfig: BOFT, rotations of all that layers take, of blocks, and a scale of what they give"`
 	AdaLoRA  *AdaLoraConfig       `yaml:"adalora" doc:"AdaLoraConfig: AdaLoRA, adapters as singular value decompositions, with a part of the loss of its own"`
 	Prompt   *PromptTuningConfig  `yaml:"prompt_tuning" doc:"PromptTuningConfig: prompt tuning, embeddings of virtual tokens in front of a sample"`
 	PTuning  *PromptEncoderConfig `yaml:"p_tuning" doc:"PromptEncoderConfig: p-tuning, such embeddings as a small network computes them"`
@@ -36,6 +37,8 @@ func (p *PEFT) byType() bool {
 		v = p.IA3.TargetModules
 	case p.OFT != nil:
 		v = p.OFT.TargetModules
+	case p.BOFT != nil:
+		v = p.BOFT.TargetModules
 	default:
 		return false
 	}
@@ -45,12 +48,12 @@ func (p *PEFT) byType() bool {
 // refusedMethods are methods of PEFT that are not modelled, by the names that people
 // may give them.
 var refusedMethods = map[string]string{
-	"boft": "BOFT", "loha": "LoHa", "lokr": "LoKr", "vera": "VeRA", "vblora": "VB-LoRA", "fourierft": "FourierFT", "ln_tuning": "LN tuning",
+	"loha": "LoHa", "lokr": "LoKr", "vera": "VeRA", "vblora": "VB-LoRA", "fourierft": "FourierFT", "ln_tuning": "LN tuning",
 	"hra": "HRA", "randlora": "RandLoRA", "road": "RoAd", "xlora": "X-LoRA", "adaption_prompt": "LLaMA-Adapter", "trainable_tokens": "trainable tokens",
 }
 
 // methods are the keys of the methods that are modelled.
-var methods = []string{"lora", "ia3", "oft", "adalora", "prompt_tuning", "p_tuning", "prefix_tuning"}
+var methods = []string{"lora", "ia3", "oft", "boft", "adalora", "prompt_tuning", "p_tuning", "prefix_tuning"}
 
 // unmarshal names methods that are not modelled.
 func (p *PEFT) unmarshal(d *decoder, v *Value) {
@@ -74,8 +77,8 @@ func (p *PEFT) unmarshal(d *decoder, v *Value) {
 	if learned := p.Prompts(); learned != nil && learned.Tokens.V == 0 {
 		d.errs.Addf(learned.At, "%s needs num_virtual_tokens", given[0])
 	}
-	if p.Linear.V && p.LoRA == nil && p.OFT == nil && p.AdaLoRA == nil {
-		d.errs.Addf(p.Linear.At, "linear_names needs lora, oft or adalora")
+	if p.Linear.V && p.LoRA == nil && p.OFT == nil && p.BOFT == nil && p.AdaLoRA == nil {
+		d.errs.Addf(p.Linear.At, "linear_names needs lora, oft, boft or adalora")
 	}
 	for _, k := range p.Kernels {
 		if !slices.Contains(fusedKernels, k.V) {
@@ -167,12 +170,26 @@ type OFTConfig struct {
 	Dropout   Number  `yaml:"module_dropout" min:"0" max:"1" doc:"no effect on memory: PEFT 0.20 makes a module of it, and does not call it"`
 	Targets
 	Bias        String  `yaml:"bias" enum:"none|all|oft_only" default:"none" doc:"which biases are trained too"`
-	COFT        Boolean `yaml:"coft" doc:"the constrained form" later:"COFT"`
+	COFT        Boolean `yaml:"coft" doc:"the constrained form: before each rotation the numbers that it is computed of are brought near to zero"`
 	Eps         Number  `yaml:"eps" doc:"not read but with coft"`
 	Share       Boolean `yaml:"block_share" doc:"the blocks of a layer have one rotation"`
-	Cayley      Boolean `yaml:"use_cayley_neumann" default:"true" doc:"rotations are sums of a series; false: solutions of linear equations, which are not modelled"`
+	Cayley      Boolean `yaml:"use_cayley_neumann" default:"true" doc:"rotations are sums of a series; false: solutions of linear equations"`
 	Terms       Integer `yaml:"num_cayley_neumann_terms" min:"1" max:"64" default:"5" doc:"terms of this series"`
 	FanInFanOut Boolean `yaml:"fan_in_fan_out" doc:"no effect on memory: PEFT sets it for Conv1D by itself"`
+	Init        Boolean `yaml:"init_weights" default:"true" doc:"first values, which do not change memory"`
+	PeftConfig
+}
+
+// BOFTConfig are the keys of peft.BOFTConfig.
+type BOFTConfig struct {
+	At        Span    `yaml:"-"`
+	BlockSize Integer `yaml:"boft_block_size" min:"0" default:"4" doc:"features of a block, a divisor of in_features"`
+	Blocks    Integer `yaml:"boft_block_num" min:"0" doc:"blocks of each layer; with it, boft_block_size is 0"`
+	Factor    Integer `yaml:"boft_n_butterfly_factor" min:"1" default:"1" doc:"not read: PEFT takes 1 where it cannot compile its CUDA extension, as without ninja or nvcc; the figures are those of this case"`
+	Dropout   Number  `yaml:"boft_dropout" min:"0" max:"1" default:"0" doc:"the share of blocks that do not rotate in a forward pass"`
+	Targets
+	Bias        String  `yaml:"bias" enum:"none|all|boft_only" default:"none" doc:"which biases are trained too"`
+	FanInFanOut Boolean `yaml:"fan_in_fan_out" doc:"no effect on memory: PEFT sets it to false for Linear"`
 	Init        Boolean `yaml:"init_weights" default:"true" doc:"first values, which do not change memory"`
 	PeftConfig
 }

@@ -196,7 +196,7 @@ def trainer(cfg):
     model = cls(c)
     if cfg.get("dtype"):
         model = model.to(getattr(torch, cfg["dtype"]))
-    for name, kind in {"lora": "LoraConfig", "oft": "OFTConfig", "adalora": "AdaLoraConfig", "prompt_tuning": "PromptTuningConfig",
+    for name, kind in {"lora": "LoraConfig", "oft": "OFTConfig", "boft": "BOFTConfig", "adalora": "AdaLoraConfig", "prompt_tuning": "PromptTuningConfig",
                        "p_tuning": "PromptEncoderConfig", "prefix_tuning": "PrefixTuningConfig"}.items():
         if cfg.get(name):
             import peft

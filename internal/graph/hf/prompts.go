@@ -55,6 +55,7 @@ func (h *model) prompts(s *spec.Spec) {
 	shape, _ := look("prefix_shape").([]any)
 	if h.Spec.PEFT.Prefix != nil {
 		are, need = "prefix tuning is", "prefix tuning needs"
+		path, _ = look("prefix_embeddings", "word_embeddings").(string)
 	}
 	switch {
 	case h.Spec.PEFT.Prefix != nil && shape == nil:
@@ -162,6 +163,11 @@ func (h *model) prefix(e *spec.PrefixTuningConfig, shape []any, look func(...str
 	if e.Hidden.Set {
 		hidden = e.Hidden.V
 	}
+	windows := look("prefix_windows")
+	if w, ok := look("window").(int64); ok && windows != nil && e.Tokens.V >= w {
+		h.fail(e.Tokens.At, "num_virtual_tokens: %d is not modelled: the sliding window of the model's layers has %d tokens, of which they must be fewer", e.Tokens.V, w)
+	}
+	given["prefix_windows"] = windows
 	given["prefix_tokens"], given["token_dim"], given["prefix_heads"], given["prefix_layers"] = e.Tokens.V, dim, heads, layers
 	given["prefix_projection"], given["encoder_hidden_size"] = e.Projection.V, hidden
 }

@@ -24,9 +24,6 @@ func (j *Job) oftTuner(c *spec.OFTConfig) *tuner {
 		}
 		j.fail(at, "r and oft_block_size exclude each other, as their product is in_features; with r, write oft_block_size: 0")
 	}
-	if !c.Cayley.V {
-		j.fail(c.Cayley.At, "use_cayley_neumann: false is not modelled: the rotations would be solutions of linear equations; true is")
-	}
 	return &tuner{
 		name: "oft", at: c.At, targets: &c.Targets, task: c.TaskType, bias: c.Bias.V, defaults: loraTargets,
 		wrap: func(path string, base *program.Class, dtype tensor.DType) (*program.Class, string) {
@@ -96,8 +93,11 @@ func (j *Job) oftLayer(path string, base *program.Class, dtype tensor.DType, c *
 		x := args[0]
 		required := f.Let("required_dtype", f.Do(aten.DTypeOf, nil, x))
 		x = f.Let("x", f.Do(aten.ToTypeOf, nil, x, weight))
+		if c.COFT.V {
+			f.Run(aten.Constrain, &aten.PutPairsArgs{N: size}, weight)
+		}
 		rotate := f.Let("orth_rotate", f.Inline("cayley_batch", []string{"Q"}, []value.Value{weight}, func(f *module.Builder, args []value.Value) []value.Value {
-			return []value.Value{cayley(f, args[0], rows, cols, own, size, c.Terms.V, b.DType())}
+			return []value.Value{cayley(f, args[0], rows, cols, own, size, c, b.DType())}
 		}))
 		reshaped := f.Let("x_reshaped", f.Do(aten.Unflatten, &aten.UnflattenArgs{Dim: -1, Sizes: []int64{blocks, size}}, x))
 		if c.Share.V {
@@ -115,19 +115,29 @@ func (j *Job) oftLayer(path string, base *program.Class, dtype tensor.DType, c *
 		b.Finish(b.Let("result", b.Do(aten.ToTypeOf, nil, result, previous)))
 	}
 	args := fmt.Sprintf("blocks=%d, size=%d, terms=%d", blocks, size, c.Terms.V)
+	if !c.Cayley.V {
+		args = fmt.Sprintf("blocks=%d, size=%d, terms=None", blocks, size)
+	}
 	if c.Share.V {
 		args += ", share=True"
+	}
+	if c.COFT.V {
+		args += ", coft=True"
 	}
 	return b.Class, args
 }
 
-// cayley is OFTRotationModule._cayley_batch, by so many terms of the Neumann series.
-func cayley(f *module.Builder, q, rows, cols value.Value, blocks, size, terms int64, dtype tensor.DType) value.Value {
+// cayley is OFTRotationModule._cayley_batch, by terms of the Neumann series, or solved.
+func cayley(f *module.Builder, q, rows, cols value.Value, blocks, size int64, c *spec.OFTConfig, dtype tensor.DType) value.Value {
 	skew := f.Let("Q_skew", f.Inline("skew_symmetric", []string{"vec"}, []value.Value{q}, func(f *module.Builder, args []value.Value) []value.Value {
 		m := f.Let("matrix", f.Do(aten.PutPairs, &aten.PutPairsArgs{N: size}, args[0], rows, cols))
 		m = f.Let("matrix", f.Do(aten.Sub, &aten.BinaryArgs{}, m, f.Do(aten.Transpose, &aten.TransposeArgs{Dim0: -2, Dim1: -1}, m)))
 		return []value.Value{m}
 	}))
+	if !c.Cayley.V {
+		return f.Do(aten.ToTypeOf, nil, solved(f, "R", skew, size), q)
+	}
+	terms := c.Terms.V
 	r := f.Let("R", f.Do(aten.Repeat, &aten.RepeatArgs{Repeats: []int64{blocks, 1, 1}}, f.Do(aten.Eye, &aten.EyeArgs{N: size, DType: &dtype})))
 	if terms <= 1 {
 		return r
@@ -146,4 +156,13 @@ func cayley(f *module.Builder, q, rows, cols value.Value, blocks, size, terms in
 		r = f.Let("R", f.Do(aten.AddInPlace, &aten.AddArgs{}, r, power))
 	}
 	return r
+}
+
+// solved are the rotations that skew-symmetric matrices mean: those that take the sum with the
+// identity to the difference.
+func solved(f *module.Builder, name string, skew value.Value, size int64) value.Value {
+	float := tensor.Float32
+	id := f.Let("id_mat", f.Do(aten.Eye, &aten.EyeArgs{N: size, DType: &float}))
+	more, less := f.Do(aten.Add, &aten.AddArgs{}, id, skew), f.Do(aten.Sub, &aten.BinaryArgs{}, id, skew)
+	return f.Let(name, f.Do(aten.SolveRight, nil, more, less))
 }

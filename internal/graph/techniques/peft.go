@@ -85,6 +85,10 @@ func (j *Job) tuner(p *spec.PEFT) *tuner {
 		t := j.oftTuner(p.OFT)
 		t.linear = p.Linear.V
 		return t
+	case p.BOFT != nil:
+		t := j.boftTuner(p.BOFT)
+		t.linear = p.Linear.V
+		return t
 	case p.AdaLoRA != nil:
 		t := j.adaloraTuner(p.AdaLoRA)
 		t.linear = p.Linear.V
