@@ -26,7 +26,7 @@ func style(x spec.Planned) *program.Style {
 		}
 		return &program.Placement{Shard: l.Shard, Dim: l.Dim}
 	}
-	return &program.Style{Name: x.Style, Input: at(x.Input), Output: at(x.Output), Local: x.Local}
+	return &program.Style{Name: x.Style, Input: at(x.Input), Output: at(x.Output)}
 }
 
 // divided is how a layer's parameters are divided, and what its inputs are to

@@ -41,7 +41,6 @@ const (
 type Style struct {
 	Name          string
 	Input, Output *Placement // input_layouts, output_layouts; nil: the style's own
-	Local         bool       // use_local_output, if the style's own is False
 }
 
 // sequenceDim is the dimension in which SequenceParallel divides.
