@@ -15,7 +15,7 @@ var fileLayers = map[string][]string{
 	"internal/graph": {
 		"same",
 		// entries, blocks and modules hold one another
-		"elaborate models names scope unroll loop every size fn holder operand expression index python forward grad convert tuple args inputs place call modules stand uncalled autograd checkpoint fsdp_types",
+		"elaborate models names scope unroll loop every size fn holder operand expression index python forward grad convert tuple args inputs place call modules stand uncalled autograd checkpoint fsdp_types tensorparallel",
 		// the statements of a step and of an evaluation
 		"step before mode closure keep gradsync eval ema",
 		// the job: models of presets and files, optimizers, data, and what changes models

@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/aten"
+	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
@@ -29,7 +32,7 @@ func (j *job) clip(s *program.Stmt) {
 	for _, n := range norms {
 		d = tensor.Promote(d, n.DType)
 	}
-	stacked := j.New(tensor.Contiguous(tensor.D(int64(len(norms)))), d)
+	stacked, partial := j.stackNorms(s.Optimizer, norms, d)
 	if j.Executes() {
 		j.Must(j.backend.Norms(norms, with, stacked))
 	}
@@ -45,7 +48,7 @@ func (j *job) clip(s *program.Stmt) {
 	}
 	// max_norm / (total_norm + 1e-6), clamped to 1
 	sum := j.scalar(total.DType)
-	reduced := j.reduceNorm(total.DType)
+	reduced := j.reduceNorm(partial, total.DType)
 	reciprocal := j.scalar(total.DType)
 	j.Drop(reduced)
 	coefficient := j.scalar(total.DType)
@@ -54,6 +57,7 @@ func (j *job) clip(s *program.Stmt) {
 	if j.Executes() {
 		j.Must(j.backend.Scale(grads, total, s.Number, coefficient, clamped))
 	}
+	j.redistributeGradients(s.Optimizer)
 	j.Drop(coefficient, clamped)
 	if len(s.Targets) > 0 {
 		j.Store(j.frame, s.Targets[0], python.Value{T: total})
@@ -69,18 +73,97 @@ func (j *job) foreachNorm(grads []*op.Tensor) []*op.Tensor {
 	return norms
 }
 
-// reduceNorm is what makes a norm of sharded gradients that of all ranks: a
-// DTensor is a part of the norm until a reciprocal is taken of it (_NormPartial in
-// torch/distributed/tensor/_ops/_math_ops.py), then the squares are summed over
-// the ranks. It returns nil if gradients are not sharded.
-func (j *job) reduceNorm(d tensor.DType) *op.Tensor {
-	if j.prog.Parallel.FSDP == nil {
-		return nil
+// normPlacement is the placement of the norm of a gradient that is a DTensor.
+type normPlacement uint8
+
+const (
+	normWhole   normPlacement = iota // Replicate, or no DTensor
+	normOfPart                       // _NormPartial: the squares are to be added over the ranks
+	normSummand                      // Partial, as of a gradient that is itself a summand
+)
+
+// reduceNorm is what makes a norm that of all ranks, which happens when a reciprocal is
+// taken of it (torch/distributed/tensor/_ops/_math_ops.py). It returns nil if each rank
+// has the whole norm.
+func (j *job) reduceNorm(at normPlacement, d tensor.DType) *op.Tensor {
+	switch at {
+	case normOfPart:
+		square, sum := j.scalar(d), j.scalar(d)
+		root := j.scalar(d)
+		j.Drop(square, sum)
+		return root
+	case normSummand:
+		return j.scalar(d)
 	}
-	square, sum := j.scalar(d), j.scalar(d)
-	root := j.scalar(d)
-	j.Drop(square, sum)
-	return root
+	return nil
+}
+
+// stackNorms is torch.stack of norms, and how the stack lies. DTensors first get one
+// placement (_derive_follow_placements_from_tuple_strategy in
+// torch/distributed/tensor/_ops/_tensor_ops.py).
+func (j *job) stackNorms(optimizer int, norms []*op.Tensor, d tensor.DType) (*op.Tensor, normPlacement) {
+	size := tensor.Contiguous(tensor.D(int64(len(norms))))
+	if j.prog.Parallel.FSDP != nil {
+		return j.New(size, d), normOfPart
+	}
+	if j.prog.Parallel.TP == nil {
+		return j.New(size, d), normWhole
+	}
+	var from []normPlacement
+	cells := slices.DeleteFunc(slices.Clone(j.opts[optimizer]), func(c *python.Cell) bool { return autograd.Of(c.T).Grad == nil })
+	for _, of := range optim.ByType(cells, func(c *python.Cell) tensor.DType { return c.T.DType }) {
+		for _, c := range of {
+			from = append(from, normOf(c))
+		}
+	}
+	to := from[0]
+	for _, x := range from[1:] {
+		switch {
+		case to == normWhole:
+			to = x
+		case x != to && x != normWhole:
+			to = normWhole
+		}
+	}
+	var changed []*op.Tensor
+	for i, x := range from {
+		switch {
+		case to == normWhole && x != normWhole:
+			changed = append(changed, j.reduceNorm(x, norms[i].DType))
+		case to != normWhole && x == normWhole:
+			changed = append(changed, j.scalar(norms[i].DType)) // divided by the ranks, or its root
+		}
+	}
+	stacked := j.New(size, d)
+	for i := len(changed) - 1; i >= 0; i-- {
+		j.Drop(changed[i])
+	}
+	return stacked, to
+}
+
+// normOf is how the norm of a parameter's gradient lies.
+func normOf(c *python.Cell) normPlacement {
+	switch c.Gradient {
+	case python.GradShard:
+		return normOfPart
+	case python.GradPartial:
+		return normSummand
+	}
+	return normWhole
+}
+
+// redistributeGradients is what _foreach_mul_ by a tensor does with gradients of which
+// each rank has a summand: they are added over the ranks, and multiplied then.
+func (j *job) redistributeGradients(optimizer int) {
+	var sums []*op.Tensor
+	for _, c := range j.opts[optimizer] {
+		if g := autograd.Of(c.T).Grad; g != nil && c.Gradient == python.GradPartial {
+			sums = append(sums, j.New(tensor.Contiguous(g.Size), g.DType))
+		}
+	}
+	for i := len(sums) - 1; i >= 0; i-- {
+		j.Drop(sums[i])
+	}
 }
 
 // scalar allocates a tensor without dimensions.

@@ -57,7 +57,7 @@ func (j *job) makeOptimizers() {
 				}
 				s.groups[g] = append(s.groups[g], len(cells))
 				cells = append(cells, c)
-				s.params = append(s.params, &optim.Param{T: c.T, Table: m.Class.Is().Table})
+				s.params = append(s.params, &optim.Param{T: c.T, Table: m.Class.Is().Table, Redistributed: c.Redistributes()})
 			})
 		}
 		var parts [][][]int

@@ -225,6 +225,9 @@ func (j *job) setup() {
 		default:
 			distributed.CheckTypes(j.Interp, &j.prog.Parallel)
 			j.ToDevice(root)
+			if j.prog.Parallel.TP != nil {
+				distributed.Parallelize(j.Interp, root, &j.prog.Parallel)
+			}
 		}
 		j.Convert(root, m, false)
 		j.Pop(outer)

@@ -15,6 +15,9 @@ func (s *script) parallelImports() {
 	if s.job.Parallel.DeepSpeed != nil {
 		s.line("import deepspeed")
 	}
+	if t := s.job.Parallel.TP; t != nil {
+		s.tensorParallelImports(t)
+	}
 	d := s.job.Parallel.DDP
 	if d == nil {
 		return

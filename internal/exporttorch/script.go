@@ -230,6 +230,7 @@ func (s *script) setup(o Options) {
 	}
 	s.freeze()
 	s.fullyShard(j.Models[0].Name)
+	s.parallelize(j.Models[0].Name)
 	s.adapters()
 	s.offloadParameters()
 	s.channelsLast()

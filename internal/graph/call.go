@@ -573,7 +573,16 @@ func (u *unit) layer(e *spec.Entry, sc *scope, l *module.Layer, ins []value.Valu
 		}
 		a.vals["inplace"], a.given["inplace"] = el.evalBool(e.InPlace, sc, "inplace"), true
 	}
-	class, rets = el.env().Build(l, a.vals, a.given, ins)
+	style := el.styleOf(el.path)
+	env := el.env()
+	if style != nil {
+		env.Sharding, ins = el.divided(style, l, ins, e.Head.At)
+	}
+	class, rets = env.Build(l, a.vals, a.given, ins)
+	if style != nil {
+		rets = el.returned(style, rets, e.Head.At)
+		class.Style = style
+	}
 	el.beyond(e.Head.At)
 	return class, rets
 }

@@ -57,6 +57,7 @@ type elaborator struct {
 	tied       map[string][]string   // modules of the model under way that share parameters, by path
 	gathered   *tensor.DType         // in which FSDP gathers the parameters of the model under way; nil: in their own
 	apart      bool                  // module.Env.Apart
+	plan       []spec.Planned        // of parallelize_module
 }
 
 // ofSize is what the elaborator knows of batches of a size.
@@ -294,7 +295,7 @@ func (el *elaborator) block(b *spec.Named[spec.Block], u *unit, with map[string]
 // which all have other numbers, are converted alike by patterns without any.
 func (el *elaborator) pathKey() string {
 	switch {
-	case el.shrunk != nil:
+	case el.shrunk != nil || len(el.plan) > 0:
 		return el.path
 	case el.loaded == nil || len(el.loaded.Convert) == 0:
 		return ""

@@ -84,6 +84,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 		spec: s, errs: s.Errs, meter: s.Env.Meter(), shapes: &op.Shapes{E: o.Env, Meter: s.Env.Meter()}, cache: map[string]*elaborated{}, names: map[string]int{}, sizes: map[*program.Func]int{}, bad: map[inFile]bool{}, badBlocks: map[*spec.Block]bool{},
 		batch: s.Train.BatchSize.V,
 		gpus:  s.Parallel,
+		plan:  s.Parallel.Planned(s.Errs),
 	}}
 	el.shapes.E.Training, el.shapes.E.GradMode = true, true
 	if o.Batch > 0 {

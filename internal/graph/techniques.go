@@ -32,6 +32,9 @@ func (el *building) techniques() *techniques.Job {
 		ClassName: el.className, Warnings: &el.warnings, NotModelled: &el.notModelled,
 		DeepSpeed: el.deepspeed,
 	}
+	for _, x := range el.plan {
+		j.Plan = append(j.Plan, techniques.Planned{Pattern: x.Pattern, Style: *style(x)})
+	}
 	for _, m := range el.ms {
 		j.Models = append(j.Models, techniques.Model{
 			Name: m.name, At: m.at, Use: m.use, Loaded: m.loaded, Params: m.spec.Env, Checkpoint: m.checkpointed(), Shrunk: m.shrunk, Type: m.hfType,

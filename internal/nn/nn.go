@@ -15,6 +15,7 @@ type Layer struct {
 	Conv   int  // dimensions of the space of a convolution, not a transposed one; 0: it is none
 	Table  bool // looks up rows, as nn.Embedding
 	Batch  bool // normalizes by the statistics of a batch
+	Apart  bool // works on parts of a sequence apart: what SequenceParallel is modelled of
 	// Running says that its buffers, if it has some, are statistics that each forward
 	// pass in training updates.
 	Running bool

@@ -28,14 +28,14 @@ var adamBounds = []bound{nonNegative("lr"), nonNegative("eps"), betas, nonNegati
 // the parameters in place (torch/optim/adam.py, adamw.py).
 var (
 	Adam = define(Row{
-		Name: "Adam", Sig: "torch.optim.Adam" + fmt.Sprintf(adamSig, "0"), Args: &adamArgs{}, Init: adamInit, Bounds: adamBounds, Zero: true,
+		Name: "Adam", Sig: "torch.optim.Adam" + fmt.Sprintf(adamSig, "0"), Args: &adamArgs{}, Init: adamInit, Bounds: adamBounds, Zero: true, Reads: []int{1, 2},
 		Update:  adamUpdate(false),
 		Foreach: func(c *Call, ps []*Param) { adamForeach(c, ps, true) },
 		ForLoop: func(c *Call, ps []*Param) { adamLoop(c, ps, true) },
 		Fused:   func(*Call, []*Param) {},
 	})
 	AdamW = define(Row{
-		Name: "AdamW", Sig: "torch.optim.AdamW" + fmt.Sprintf(adamSig, "0.01"), Args: &adamArgs{}, Init: adamInit, Bounds: adamBounds, Zero: true,
+		Name: "AdamW", Sig: "torch.optim.AdamW" + fmt.Sprintf(adamSig, "0.01"), Args: &adamArgs{}, Init: adamInit, Bounds: adamBounds, Zero: true, Reads: []int{1, 2},
 		Update:  adamUpdate(true),
 		Foreach: func(c *Call, ps []*Param) { adamForeach(c, ps, false) },
 		ForLoop: func(c *Call, ps []*Param) { adamLoop(c, ps, false) },

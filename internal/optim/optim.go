@@ -64,6 +64,10 @@ type Row struct {
 	Refuse func(args any) (arg string, err error)
 	// RefuseParam reports why the constructor refuses a parameter.
 	RefuseParam func(size []int64) error
+	// Reads lists the functions of lists that read gradients in the foreach form, each by
+	// how many of its arguments they are; nil where that was not looked into.
+	Reads []int
+
 	// RefuseSharded reports why an implementation does not step parameters that
 	// are divided among processes (DTensors); nil: all do.
 	RefuseSharded func(args any) error
@@ -117,6 +121,8 @@ type Param struct {
 	Steps   int64 // how often the parameter was stepped
 	Own     any   // what else the optimizer remembers
 	Table   bool  // it is the weight of an nn.Embedding
+
+	Redistributed bool // the gradient is a DTensor whose placement is not the parameter's
 
 	hosted  int                  // scalars of the state that are on the CPU
 	calls   int64                // how often the group of the parameter was stepped
@@ -195,6 +201,7 @@ func (r *Row) step(x Exec, groups []Group, cpu bool) {
 		} else {
 			for _, ps := range ByType(with, func(p *Param) tensor.DType { return p.T.DType }) {
 				c.asked = began
+				c.redistribute(r.Reads, ps)
 				impl(c, ps)
 			}
 		}
@@ -204,6 +211,40 @@ func (r *Row) step(x Exec, groups []Group, cpu bool) {
 		c.asked = began
 	}
 	c.end()
+}
+
+// redistribute is what functions of lists do with gradients whose placement is not
+// that of their parameters: each function that is called changes it again, for each of
+// its arguments that the gradients are; reads counts those.
+func (c *Call) redistribute(reads []int, ps []*Param) {
+	for _, n := range reads {
+		var ts []*op.Tensor
+		for range n {
+			for _, p := range ps {
+				if p.Redistributed {
+					ts = append(ts, c.temp(p))
+				}
+			}
+		}
+		c.dropList(ts)
+	}
+}
+
+// CheckRedistributed reports why the steps are not modelled of parameters whose
+// gradients are DTensors of another placement.
+func (r *Row) CheckRedistributed(args any) error {
+	a, coupled := commonOf(args), false
+	switch x := args.(type) {
+	case *adamArgs:
+		coupled = r == Adam && x.WeightDecay != 0
+	case *sgdArgs:
+		coupled = x.WeightDecay != 0 || x.Momentum != 0
+	}
+	if r.Reads == nil || a.loops() || a.fused() || a.Maximize || coupled {
+		return fmt.Errorf("%s with these arguments is not modelled where gradients lie otherwise than parameters, as those of sequence and of a rowwise Embedding do; "+
+			"AdamW is, and Adam and SGD without weight_decay and momentum, if they are not fused", r.Name)
+	}
+	return nil
 }
 
 // withGradients lists the parameters to step, with their state made.

@@ -18,7 +18,7 @@ type sgdArgs struct {
 // SGD keeps a momentum buffer, a copy of the first gradient. Weight decay is
 // added to a copy of the gradients (torch/optim/sgd.py).
 var SGD = define(Row{
-	Name: "SGD", Args: &sgdArgs{},
+	Name: "SGD", Args: &sgdArgs{}, Reads: []int{1},
 	Sig: "torch.optim.SGD(lr: float = 0.001, momentum: float = 0, dampening: float = 0, weight_decay: float = 0, nesterov: bool = False, *, " +
 		"maximize: bool = False, foreach: bool? = None, differentiable: bool = False, fused: bool? = None)",
 	Bounds: []bound{nonNegative("lr"), nonNegative("momentum"), nonNegative("weight_decay")},

@@ -9,6 +9,7 @@ type Parallel struct {
 	DDP   *DDP  // torch.nn.parallel.DistributedDataParallel around each model that is trained; nil: none
 	FSDP  *FSDP // nil: parameters are not sharded
 	ZeRO  *ZeRO // ZeroRedundancyOptimizer around each optimizer; nil: none
+	TP    *TP   // parallelize_module of some modules; nil: of none
 
 	DeepSpeed *DeepSpeed // DeepSpeed's engine around the model; nil: none
 }

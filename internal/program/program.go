@@ -169,6 +169,8 @@ type Class struct {
 	Methods  []*Func // functions of the spec that use this class's modules
 	Applied  []*Func // forwards of the torch.autograd.Functions that this class's functions apply
 
+	Style *Style // in which parallelize_module divides it; nil: it does not
+
 	ForwardGiven []KwArg // arguments that each call of a torch.nn module passes
 
 	Quantized *Quantized // of a linear layer whose weight is quantized

@@ -43,6 +43,9 @@ type Parallel struct {
 	Config    *Value  `yaml:"config" of:"deepspeed" doc:"of deepspeed: its configuration, a mapping with the keys of its JSON, or the path of the file"`
 	Rank      Integer `yaml:"rank" min:"0" max:"131071" default:"0" of:"deepspeed" doc:"of deepspeed: the process that is planned; its part of the parameters, and of their gradients, is not that of others"`
 
+	TP   Integer `yaml:"tp" min:"2" max:"131072" doc:"processes, one on each GPU, over which the modules of plan are divided: tensor parallelism, torch.distributed.tensor.parallel.parallelize_module"`
+	Plan *Value  `yaml:"plan" of:"tp" doc:"of tp: paths or patterns of modules, such as layers.*.up, with the style of each: colwise, rowwise or sequence, or a mapping of one to its arguments"`
+
 	Tensor   Integer `yaml:"tensor" min:"1" doc:"tensor-parallel ranks" later:"tensor parallelism" modelled:"1"`
 	Pipeline Integer `yaml:"pipeline" min:"1" doc:"pipeline stages" later:"pipeline parallelism" modelled:"1"`
 	Sequence Integer `yaml:"sequence" min:"1" doc:"sequence-parallel ranks" later:"sequence parallelism" modelled:"1"`
@@ -67,7 +70,7 @@ const keyRanks = "ranks"
 
 // spreads are the keys that spread a job over GPUs, each also a section of its own:
 // ddp: {ranks: 8, bucket_cap_mb: 50} is parallel: {ddp: 8, bucket_cap_mb: 50}.
-var spreads = []string{"ddp", "fsdp", "deepspeed"}
+var spreads = []string{"ddp", "fsdp", "deepspeed", "tp"}
 
 // spreadKeys lists the keys of such a section beside ranks.
 func spreadKeys(name string) []string {

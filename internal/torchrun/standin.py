@@ -61,6 +61,21 @@ class StandIn(dist.ProcessGroup):
             del flat
         return done(outputs)
 
+    def scatter(self, outputs, inputs, opts=None):
+        for out, parts in zip(outputs, inputs):
+            out.detach().copy_(parts[self.rank()])
+        return done(outputs)
+
+    def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
+        for output, own in zip(outputs, inputs):
+            self._allgather_base(output, own)
+        return done(outputs)
+
+    def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=None):
+        for output, whole in zip(outputs, inputs):
+            self._reduce_scatter_base(output, whole)
+        return done(outputs)
+
     def _allgather_base(self, output, own, opts=None):
         for part in output.detach().view(-1).chunk(self.ranks):
             part.copy_(own.reshape(-1))

@@ -64,6 +64,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"ddp":        replicated,
 	"deepspeed":  engined,
 	"zero3":      divided,
+	"tp":         tensorParallel,
 	"allocator":  configured,
 	"operators":  rareOperator,
 	"carried":    (*generator).carriedJob,

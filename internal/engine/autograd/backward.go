@@ -382,7 +382,8 @@ func (p *Player) accumulate(e edge, t *op.Tensor) *op.Tensor {
 	}
 	old := Of(*sum)
 	p.Op = p.names.op("add")
-	if !p.env.GradMode && old.refs == 1 && old.st.refs == 1 && old.IsDense() {
+	wrapped := old.Wrapped || Of(t).Wrapped || e.fn.leaf != nil && e.fn.leaf.Wrapped
+	if !wrapped && !p.env.GradMode && old.refs == 1 && old.st.refs == 1 && old.IsDense() {
 		p.Drop(p.Do1(aten.AddInPlace, &aten.AddArgs{}, *sum, t))
 	} else {
 		*sum = p.Do1(aten.Add, &aten.AddArgs{}, *sum, t)

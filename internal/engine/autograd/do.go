@@ -12,6 +12,9 @@ func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 	if r.Casts(&p.env) {
 		return p.doAutocast(r, args, in)
 	}
+	if x := p.Instead[r]; x != nil {
+		r = x
+	}
 	p.Meter.Work(opWork)
 	outer := p.Push()
 	if p.depth == 0 || !r.Composite {
@@ -260,7 +263,7 @@ outputs:
 // torch/csrc/autograd/VariableTypeUtils.h).
 func (p *Player) refuseLeaf(o *Object) {
 	if o.returned {
-		p.Fail("output of RegisterPostBackwardFunctionBackward is a view and is being modified inplace, PyTorch says: an argument of a module that fully_shard was called on")
+		p.Fail("output of %s is a view and is being modified inplace, PyTorch says: an argument of a module that fully_shard was called on, or the result of one of parallelize_module", p.tr.Ops[o.fn.op])
 	}
 	if o.base != nil {
 		o = o.base

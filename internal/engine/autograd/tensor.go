@@ -39,6 +39,7 @@ type Object struct {
 	Grad      *Object
 	acc       *Node // the leaf's AccumulateGrad node while a graph holds it
 	Param     bool
+	Wrapped   bool               // an instance of a subclass of Tensor, such as DTensor: no gradient is added to it in place
 	Ready     func(leaf *Object) // Tensor.register_post_accumulate_grad_hook
 	Reduce    func(leaf *Object) // a post hook of the AccumulateGrad node: it runs without a gradient, too
 }

@@ -56,8 +56,27 @@ type Cell struct {
 
 	device *op.Tensor // the copy on the device, while t is on the CPU
 
+	Part     bool          // t is this rank's part of it, with which the module computes
+	Gradient GradPlacement // of tensor parallelism
+
 	Divided bool       // t is this rank's part of it
 	Whole   *op.Tensor // gathered from all ranks, until it is divided again
+}
+
+// GradPlacement is the placement of a parameter's gradient, if that is a DTensor.
+type GradPlacement uint8
+
+const (
+	GradTensor    GradPlacement = iota // it is none
+	GradReplicate                      // each rank has it whole
+	GradShard                          // a part of it, as of the parameter
+	GradPartial                        // a summand
+)
+
+// Redistributes reports whether the gradient does not lie as the parameter does, for
+// which an optimizer's functions change its placement.
+func (c *Cell) Redistributes() bool {
+	return c.Gradient == GradPartial || c.Gradient == GradReplicate && c.Part
 }
 
 // Leaf allocates a tensor that no operator made: an input, a parameter.

@@ -87,7 +87,7 @@ var (
 
 var LayerNorm = define(module.Layer{
 	Sig:   "nn.LayerNorm(normalized_shape: infer ints, eps: float = 1e-05, elementwise_affine: bool = True, bias: bool = True)",
-	Is:    nn.Layer{Init: nn.Ones},
+	Is:    nn.Layer{Apart: true, Init: nn.Ones},
 	Alone: func(b *module.Builder) []*op.Tensor { return b.Alone(b.Sizes("normalized_shape")) },
 	Build: func(b *module.Builder) {
 		shape := b.Ints("normalized_shape")

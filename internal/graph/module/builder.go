@@ -31,6 +31,42 @@ type Env struct {
 	// Apart says that the arguments of each module are tensors of their own, as hooks of
 	// all modules make them: one that is passed twice is not the same tensor twice.
 	Apart bool
+
+	Sharding Sharding // of the parameters of the module under way
+}
+
+// Sharding says which part of a module's parameters a rank has, where
+// parallelize_module divides them.
+type Sharding struct {
+	Ranks int64 // 0: the module is not divided
+	Table bool  // it is an embedding
+	program.Style
+}
+
+// whole is the size of an argument that is inferred from a rank's part of the input.
+func (s Sharding) whole(n int64) int64 {
+	if at := s.Computes(s.Table); s.Ranks > 0 && at.Shard && at.Dim == -1 {
+		return n * s.Ranks
+	}
+	return n
+}
+
+// part is the size of a rank's part of a parameter.
+func (b *Builder) part(name string, size []int64) []int64 {
+	s := b.Env.Sharding
+	if s.Ranks == 0 {
+		return size
+	}
+	dim, divided := s.Divides(name, s.Table)
+	if !divided {
+		return size
+	}
+	out := append([]int64(nil), size...)
+	if out[dim]%s.Ranks != 0 {
+		b.Fail("", "%s of shape %s is not divided by %d ranks without a rest; PyTorch pads it, which is not modelled", name, tensor.SizeString(size), s.Ranks)
+	}
+	out[dim] /= s.Ranks
+	return out
 }
 
 // Computed is the type of a parameter where the model computes with it.
@@ -111,7 +147,9 @@ func (b *Builder) arg(name string) any {
 
 // Infer sets an argument from the input; if it was given, it must agree.
 func (b *Builder) Infer(name string, n int64) int64 {
-	if v, ok := b.arg(name).(int64); ok && b.Given[name] {
+	v, ok := b.arg(name).(int64)
+	n = b.Env.Sharding.whole(n)
+	if ok && b.Given[name] {
 		if v != n {
 			b.Fail(name, "%s is %d, but the input has %d", name, v, n)
 		}
@@ -176,7 +214,7 @@ func (b *Builder) DType() tensor.DType { return b.Env.DType }
 // Param registers a parameter.
 func (b *Builder) Param(name string, size ...int64) value.Value {
 	b.Class.Params = append(b.Class.Params, program.Param{Name: name, Size: size, DType: b.DType()})
-	return b.Own(name, b.Env.Computed(b.DType()), size)
+	return b.Own(name, b.Env.Computed(b.DType()), b.part(name, size))
 }
 
 // Buffer registers a buffer in the model's type.

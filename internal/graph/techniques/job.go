@@ -21,12 +21,20 @@ type Job struct {
 	Checkpoints func() bool              // whether train.checkpoint asks for them
 	ClassName   func(name string) string // makes a name of a class that no other has
 
+	Plan []Planned // of parallelize_module
+
 	DeepSpeed *spec.DeepSpeed // the configuration of its engine; nil: there is none
 
 	Warnings    *[]note.Note
 	NotModelled *[]note.Note // what is asked for and left out
 
 	made map[any]*program.Class // classes of layers, by what they depend on
+}
+
+// Planned is the style of the modules that a pattern names.
+type Planned struct {
+	Pattern spec.String
+	Style   program.Style
 }
 
 // Model is what of a model the spec says, or a preset.

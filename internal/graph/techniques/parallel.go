@@ -27,6 +27,9 @@ func (j *Job) Parallel() {
 	if s.FSDP.Set {
 		j.fsdp(s)
 	}
+	if s.TP.Set {
+		j.tensorParallel(s)
+	}
 	if !s.DDP.Set {
 		return
 	}
@@ -81,6 +84,9 @@ func (j *Job) parallelKeys(s *spec.Parallel) {
 	if s.DDP.Set && s.FSDP.Set {
 		j.fail(s.FSDP.At, "ddp and fsdp exclude each other: a model is copied to all processes or divided among them")
 	}
+	if s.TP.Set && (s.DDP.Set || s.FSDP.Set || s.IsDeepSpeed()) {
+		j.fail(s.TP.At, "tp together with ddp, fsdp or deepspeed, on a mesh of two dimensions, is not modelled")
+	}
 	for _, k := range []struct {
 		key, of string
 		at      spec.Span
@@ -105,6 +111,7 @@ func (j *Job) parallelKeys(s *spec.Parallel) {
 		{"cast_forward_inputs", "fsdp", s.Cast.At, s.Cast.Set && !s.FSDP.Set},
 		{"cpu_offload", "fsdp", s.Offload.At, s.Offload.Set && !s.FSDP.Set},
 		{"pin_memory", "fsdp", s.Pin.At, s.Pin.Set && !s.FSDP.Set},
+		{"plan", "tp", spanOf(s.Plan), s.Plan != nil && !s.TP.Set},
 		{"rank", "deepspeed", s.Rank.At, s.Rank.Set && s.DeepSpeedRanks() == 0},
 		{"no_sync", "ddp or fsdp", s.NoSync.At, s.NoSync.Set && !s.DDP.Set && !s.FSDP.Set},
 	} {
