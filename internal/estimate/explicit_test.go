@@ -64,7 +64,7 @@ model: {inputs: {x: {shape: [4]}}, loss: [mean], layers: [{Linear: 4, if: "${act
 				t.Fatalf("%s: %v", name, err)
 			}
 			plain, err := s.Explicit(j.Definer, j.Loop)
-			if s.Model != nil && (s.Model.Load != nil || s.Model.DType.Set && j.Loop != nil || name == "peft_oft.yaml" || name == "peft_adalora_smoothing.yaml" || s.PEFT.Prompts() != nil) || s.Trainer != nil && s.Trainer.GRPO != nil {
+			if s.Model != nil && (s.Model.Load != nil || s.Model.DType.Set && j.Loop != nil || strings.Contains(text, "target_modules: all-linear") || name == "peft_adalora_smoothing.yaml" || s.PEFT.Prompts() != nil) || s.Trainer != nil && s.Trainer.GRPO != nil {
 				if err == nil || !strings.Contains(err.Error(), "has no form without ") {
 					t.Errorf("%s: error %v, though the model is read from a checkpoint or converted, or its type says what is targeted or stands around it, or the trainer asks for logits of completions or smooths labels", name, err)
 				}

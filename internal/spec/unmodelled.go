@@ -17,7 +17,7 @@ type unmodelled struct {
 }
 
 // WorthOfDeepSpeed is what figures without DeepSpeed's engine, or a part of it, say of a job.
-const WorthOfDeepSpeed = "the figures are those of the job without it, and no upper bound: ZeRO divides optimizer state, gradients (stage 2) and parameters (stage 3) among processes, and DeepSpeed has float32 copies and buckets of its own (reduce_bucket_size: 500 million elements); stages 1 and 2 are modelled as deepspeed: {ranks: N, config: FILE}"
+const WorthOfDeepSpeed = "the figures are those of the job without it, and no upper bound: ZeRO divides optimizer state, gradients (stage 2) and parameters (stage 3) among processes, and DeepSpeed has float32 copies and buckets of its own (reduce_bucket_size: 500 million elements); stages 1 to 3 are modelled as deepspeed: {ranks: N, config: FILE}"
 
 // unmodelleds is the table of them.
 var unmodelleds = []unmodelled{
