@@ -52,7 +52,7 @@ func (e *Engine) Step() {
 		e.dropList(g.averaged)
 		e.dropList(g.sums)
 		g.averaged, g.sums = nil, nil
-		e.unscale()
+		e.unscale(tensor.Float32)
 		e.step(i, g.master, grad)
 		p.Drop(grad)
 	}
@@ -92,11 +92,11 @@ func (e *Engine) flatGradients(g *zeroGroup) *op.Tensor {
 }
 
 // unscale is unscale_and_clip_grads: scalars.
-func (e *Engine) unscale() {
+func (e *Engine) unscale(d tensor.DType) {
 	if e.Clip <= 0 {
 		return
 	}
-	p, d := e.p, tensor.Float32
+	p := e.p
 	divided := e.scalar(d)
 	plus := e.scalar(d)
 	p.Drop(divided)

@@ -377,7 +377,7 @@ func (z *zero3) stepParts() {
 	z.norm = z.scalar(d)
 	for _, g := range z.groups {
 		grad := z.flatParts(g)
-		z.unscale3(d)
+		z.unscale(d)
 		z.step(g.index, g.master, grad)
 		p.Drop(grad)
 	}
@@ -431,26 +431,6 @@ func (z *zero3) normOfParts(g *subGroup) *op.Tensor {
 	z.dropList(norms)
 	p.Drop(inf, nan, either, minus)
 	return total
-}
-
-// unscale3 is unscale_and_clip_grads: scalars.
-func (z *zero3) unscale3(d tensor.DType) {
-	if z.Clip <= 0 {
-		return
-	}
-	p := z.p
-	divided := z.scalar(d)
-	plus := z.scalar(d)
-	p.Drop(divided)
-	clip := z.scalar(d)
-	p.Drop(plus)
-	clamped := z.scalar(d)
-	p.Drop(clip)
-	combined := z.scalar(d)
-	reciprocal := z.scalar(d)
-	product := z.scalar(d)
-	p.Drop(reciprocal, product)
-	p.Drop(combined, clamped)
 }
 
 // checkOverflow3 is has_overflow: whether a part of a gradient has infinities.
