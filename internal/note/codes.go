@@ -44,6 +44,7 @@ var (
 	FileAssumed    = code(Code{Name: "file-assumed", Doc: "what the file of another program leaves open", OfSpec: true, Rule: estimateWarning, Most: "note"})
 	FileIgnored    = code(Code{Name: "file-ignored", Doc: "the program of a file does not know a key, and ignores it", OfSpec: true, Rule: estimateWarning})
 	OtherTP        = code(Code{Name: "other-tp", Doc: "tensor parallelism is simulated as in another PyTorch release", OfSpec: true, Rule: estimateWarning})
+	Divided        = code(Code{Name: "divided", Doc: "stage 3 of ZeRO does with such models what is not simulated exactly", OfSpec: true, Rule: estimateWarning})
 	OneProcess     = code(Code{Name: "one-process", Doc: "a layer is simulated as in a single process", OfSpec: true, Rule: estimateWarning})
 	MoreWarnings   = code(Code{Name: "more-warnings", Doc: "the number of further warnings of a spec", OfSpec: true, Rule: estimateWarning})
 	AskedWithout   = code(Code{Name: "asked-without", Doc: "a line with the names of everything that is asked for and not modelled"}) // the findings of Asked say it

@@ -1,6 +1,8 @@
 package techniques
 
 import (
+	"github.com/memplan/memplan/internal/graph/hf"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
@@ -123,7 +125,23 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 		}
 	}
 	p.DeepSpeed = d
+	if d.Stage == 3 {
+		j.divided(m)
+	}
 	j.Spec.Train.Precision.V = map[tensor.DType]string{tensor.Float32: "fp32", tensor.BFloat16: "bf16", tensor.Float16: "fp16"}[d.DType] // for readers
+}
+
+// divided says where recordings of stage 3 differ from what is planned.
+func (j *Job) divided(m *program.Model) {
+	warn := func(text string) {
+		*j.Warnings = append(*j.Warnings, note.Divided.New("parallel.deepspeed: %s", text).Of("parallel.deepspeed"))
+	}
+	if on, _ := j.Models[0].Params.Lookup(hf.GradientCheckpointing); (on == true || j.Spec.Train.Checkpoint != nil) && j.Spec.PEFT != nil {
+		warn("stage 3 frees frozen weights in checkpointed layers a little earlier than is planned")
+	}
+	if m.Loaded != nil {
+		warn("how stage 3 divides a model while it is loaded is recorded with Llama, Qwen2 and GPT-2; models with other buffers, or with parameters outside of layers (BERT, T5, Gemma 2, ViT), differ a little")
+	}
 }
 
 // squareOfHidden is what "auto" means for the size of a bucket: the square of the model's
