@@ -2,7 +2,7 @@ package program
 
 import "github.com/memplan/memplan/internal/tensor"
 
-// DeepSpeed is what DeepSpeed's engine is configured with, stages 1 and 2 of ZeRO
+// DeepSpeed is what DeepSpeed's engine is configured with, stages 1 to 3 of ZeRO
 // (deepspeed/runtime/zero/config.py). A step of the optimizer statement is engine.step(),
 // which does nothing but after every Accumulation-th backward pass.
 type DeepSpeed struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/memplan/memplan/internal/trace"
 )
 
-// DeepSpeed's engine with stages 1 and 2 of ZeRO, on one of its processes, as version 0.19
+// DeepSpeed's engine with stages 1 to 3 of ZeRO, on one of its processes, as version 0.19
 // has it (deepspeed/runtime/engine.py and deepspeed/runtime/zero/stage_1_and_2.py). The
 // parameters of each group become views of one flat tensor, of which each process has a part
 // in float32, with the optimizer's state of it. Gradients are copied to a bucket as they become
