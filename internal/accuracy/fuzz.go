@@ -19,6 +19,11 @@ type FuzzCase struct {
 	Events trace.Recorded `json:"events,omitempty"`
 	Steps  []RecordedStep `json:"steps"`
 
+	// GPU is the real one on which PyTorch ran, with the numbers that it computed and the
+	// workspaces that its libraries took; Cudnn is the version of cuDNN that was loaded.
+	GPU   string `json:"gpu,omitempty"`
+	Cudnn int    `json:"cudnn,omitempty"`
+
 	// Pretended says that PyTorch ran on a pretended GPU, without what kernels
 	// allocate inside. Peaks are sums of live blocks, each rounded up to 512 bytes.
 	Pretended bool `json:"pretended,omitempty"`
@@ -35,7 +40,7 @@ type FuzzCase struct {
 // Env is what the case ran on.
 func (f *FuzzCase) Env() (op.Env, error) {
 	env := ArchEnv(f.Arch)
-	env.Pretended, env.StubCudnn = f.Pretended, !f.Pretended
+	env.Pretended, env.StubCudnn, env.Cudnn = f.Pretended, !f.Pretended && f.GPU == "", f.Cudnn
 	var err error
 	if f.Torch != "" {
 		env.Torch, err = torchver.Parse(f.Torch)

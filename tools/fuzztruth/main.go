@@ -93,6 +93,9 @@ func main() {
 	differing := flag.String("differing", "", "run the cases of this file again that differ from the prediction, and keep what comes of them there")
 	libraries := flag.Bool("library", false, "with -pretend, run the jobs of recordings of testdata/truth-hf and testdata/truth-trainer, given as files, with the libraries themselves")
 	whole := flag.Bool("whole", false, "with -pretend, keep the events and not what stands for them")
+	away := flag.String("away", "", "write scripts and what runs them to this folder and stop; there python3 record.py list.txt JOBS runs them on a real GPU")
+	release := flag.String("release", "2.11", "with -away, the PyTorch there")
+	back := flag.String("back", "", "hold the recordings against predictions that were made in this folder of -away")
 	print := flag.Int64("print", -1, "print the spec of this seed and stop")
 	flag.Parse()
 	draw := func(seed uint64) (text, arch string) {
@@ -108,9 +111,11 @@ func main() {
 		fmt.Printf("# arch %s\n%s", arch, text)
 		return
 	}
-	j := job{python: *python, out: *out, show: *show, pretend: *pretend, whole: *whole}
+	j := job{python: *python, out: *out, show: *show, pretend: *pretend, whole: *whole, away: *away, release: *release}
 	var err error
 	switch {
+	case *back != "":
+		err = j.back(*back)
 	case *differing != "":
 		err = j.differing(*differing)
 	case *of != "":
@@ -126,7 +131,7 @@ func main() {
 	default:
 		j.draw(*seed, *n, draw)
 	}
-	if err == nil {
+	if err == nil && *back == "" {
 		err = j.run()
 	}
 	if err != nil {
@@ -140,13 +145,19 @@ type job struct {
 	python, out string
 	pretend     string // the release
 	whole, show bool
+	away        string                     // the folder, and
+	release     string                     // the PyTorch there
 	configs     map[string]json.RawMessage // by case, of those that libraries run
 	cases       []*accuracy.FuzzCase
 	others      []*accuracy.FuzzCase // of the file out, in which the cases are kept
 }
 
 func (j *job) add(name, arch, text string) {
-	j.cases = append(j.cases, &accuracy.FuzzCase{Name: name, Arch: arch, Spec: text, Torch: cmp.Or(j.pretend, "2.6"), Pretended: j.pretend != ""})
+	c := &accuracy.FuzzCase{Name: name, Arch: arch, Spec: text, Torch: cmp.Or(j.pretend, "2.6"), Pretended: j.pretend != ""}
+	if j.away != "" {
+		c.Arch, c.Torch = "sm90", j.release
+	}
+	j.cases = append(j.cases, c)
 }
 
 // draw makes random specs.
@@ -215,11 +226,13 @@ func (j *job) differing(path string) error {
 }
 
 func (j *job) run() error {
-	dir, err := os.MkdirTemp(".", ".fuzztruth-")
+	dir, err := j.folder()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	if j.away == "" {
+		defer os.RemoveAll(dir)
+	}
 	script := "record.py"
 	if j.pretend != "" {
 		script = "pretend.py"
@@ -258,6 +271,9 @@ func (j *job) run() error {
 		return err
 	}
 	list.Close()
+	if j.away != "" {
+		return accuracy.WriteFuzz(filepath.Join(dir, casesName), kept)
+	}
 	args := strings.Fields(j.python)
 	cmd := exec.Command(args[0], append(args[1:], script, "list.txt")...)
 	cmd.Dir = dir
@@ -266,6 +282,30 @@ func (j *job) run() error {
 		return fmt.Errorf("%v: %w\n%s", cmd.Args, err, o)
 	}
 	return j.compare(dir, kept)
+}
+
+// casesName is the file of a folder of -away that has the specs.
+const casesName = "cases.json.gz"
+
+func (j *job) folder() (string, error) {
+	if j.away != "" {
+		return j.away, os.MkdirAll(j.away, 0o755)
+	}
+	return os.MkdirTemp(".", ".fuzztruth-")
+}
+
+// back compares what was recorded elsewhere.
+func (j *job) back(dir string) error {
+	cases, err := accuracy.ReadFuzz(filepath.Join(dir, casesName))
+	if err != nil {
+		return err
+	}
+	ran := slices.DeleteFunc(cases, func(c *accuracy.FuzzCase) bool {
+		_, err := os.Stat(filepath.Join(dir, c.Name+".json"))
+		return err != nil
+	})
+	fmt.Printf("%d of %d were run\n", len(ran), len(cases))
+	return j.compare(dir, ran)
 }
 
 func build(c *accuracy.FuzzCase) (*spec.Spec, *graph.Result, op.Env, error) {
@@ -342,7 +382,7 @@ func (j *job) compare(dir string, cases []*accuracy.FuzzCase) error {
 			}
 			continue
 		}
-		c.Events, c.Steps, c.Torch = rec.Events, rec.Steps, rec.Torch
+		c.Events, c.Steps, c.Torch, c.GPU, c.Cudnn = rec.Events, rec.Steps, rec.Torch, rec.GPU, rec.Cudnn
 		kept = append(kept, c)
 		diff, err := accuracy.CompareFuzz(c)
 		if err != nil {

@@ -1,7 +1,10 @@
 """Runs PyTorch scripts and writes what the CUDA allocator did in each.
 
-usage: record.py LIST       lines "ARCH NAME [CONF]": runs NAME.py with CONF as
-                            PYTORCH_CUDA_ALLOC_CONF, writes NAME.json
+usage: record.py LIST [JOBS]    lines "ARCH NAME [CONF]": runs NAME.py with CONF as
+                                PYTORCH_CUDA_ALLOC_CONF, writes NAME.json
+
+JOBS, which is how many run at once, says that the GPU is a real one: there weights and
+batches have values, and kernels run. A script has a minute.
 
 A script resets the peak statistics at the start of each step and reads them at
 its end; between lie the step's events.
@@ -10,6 +13,7 @@ import collections.abc
 import gc
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -121,13 +125,15 @@ def without_values():
 def execute(name):
     """Runs a script, whose branches on values go where they would go."""
     text = open(name + ".py").read()
-    if "torch.optim.LBFGS" in text:
+    if REAL:
+        torch.manual_seed(0)
+    elif "torch.optim.LBFGS" in text:
         progress()
     if "F.ctc_loss" in text:
         whole_targets()
     if "torch.autograd.grad(" in text:
         settled()
-    if "torch.optim.ASGD" in text:  # whose mu is 1 up to step t0
+    if not REAL and "torch.optim.ASGD" in text:  # whose mu is 1 up to step t0
         item = torch.Tensor.item
         torch.Tensor.item = lambda self: 1.0 if sys._getframe(1).f_code.co_name == "_single_tensor_asgd" else item(self)
     if '"stage": 3' in text:
@@ -138,7 +144,8 @@ def execute(name):
 
 
 def run(name):
-    without_values()
+    if not REAL:
+        without_values()
     torch.cuda.init()
     torch.cuda.memory._record_memory_history(enabled="all", context=None, stacks="python", max_entries=4000000)
     gc.collect()
@@ -172,7 +179,8 @@ def run(name):
                 out.append([n, t["size"]])
             elif t["action"] == "free_requested":
                 out.append(-ids.pop(t["addr"], 0))
-    return {"torch": torch.__version__, "events": events, "steps": steps}
+    found = {"gpu": torch.cuda.get_device_name(), "cudnn": torch.backends.cudnn.version()} if REAL else {}
+    return {"torch": torch.__version__, **found, "events": events, "steps": steps}
 
 
 def write(name, run):
@@ -196,17 +204,24 @@ def child(arch, name, conf=None):
     write(name, run)
 
 
+JOBS = 2
+REAL = False
+
 if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        JOBS, REAL = int(sys.argv[2]), True
     torch.set_num_threads(1)
     torch.optim.AdamW([torch.zeros(1, requires_grad=True)])  # imports what optimizers import
     running = 0
     for line in open(sys.argv[1]).read().split("\n"):
         if not line:
             continue
-        if running == 2:
+        if running == JOBS:
             os.wait()
             running -= 1
         if os.fork() == 0:
+            if REAL:
+                signal.alarm(60)
             child(*line.split())
             os._exit(0)
         running += 1
