@@ -56,13 +56,13 @@ func Compare(r *Recording) *Case {
 		c.Skipped = why
 		return c
 	}
-	c.compare(r.Spec(), r.Env(), r.Events, r.Steps, true, false)
+	c.compare(r.Spec(), r.Env(), r.Events, r.Steps, true)
 	return c
 }
 
 // Compare holds the prediction for a program against what was recorded.
 func (f *FuzzCase) Compare() *Case {
-	c := &Case{Name: f.Name, Arch: f.Arch}
+	c := &Case{Name: f.Name, Arch: f.Arch, Real: f.GPU != ""}
 	env, err := f.Env()
 	switch {
 	case err != nil:
@@ -70,7 +70,7 @@ func (f *FuzzCase) Compare() *Case {
 	case f.Pretended:
 		c.pretended(f, env)
 	default:
-		c.compare(f.Spec, env, f.Events, f.Steps, false, f.GPU != "")
+		c.compare(f.Spec, env, f.Events, f.Steps, false)
 	}
 	return c
 }
@@ -112,14 +112,15 @@ func (c *Case) pretended(f *FuzzCase, env op.Env) {
 // compare fills in the result. With late, what is freed when a step returns was
 // recorded in the step after it. On a real GPU the workspaces of cuDNN's convolutions are
 // those that it found fastest, which are compared in the peaks alone.
-func (c *Case) compare(text string, env op.Env, recorded map[string][]trace.RecordedEvent, steps []RecordedStep, late, real bool) {
+func (c *Case) compare(text string, env op.Env, recorded map[string][]trace.RecordedEvent, steps []RecordedStep, late bool) {
 	p, err := predict(c.Name, text, env, len(steps), c.files)
 	if err != nil {
 		c.Difference = "no prediction: " + err.Error()
 		return
 	}
 	played := p.events
-	if real {
+	if c.Real {
+		c.Torch = env.Torch.String()
 		recorded, played, _ = trace.WithoutWorkspaces(recorded, played, p.workspaces.Places(), p.workspaces.Events)
 	}
 	c.Difference = trace.Difference(recorded, played, late, p.autocast)

@@ -173,6 +173,6 @@ func (r *HFRecording) Compare() *Case {
 		return c
 	}
 	c.files = func(string) ([]byte, error) { return r.Config.HF, nil }
-	c.compare(r.Spec(), r.Env(), r.Events, r.Steps, true, false)
+	c.compare(r.Spec(), r.Env(), r.Events, r.Steps, true)
 	return c
 }

@@ -74,7 +74,7 @@ func Percent(predicted, recorded tensor.Bytes) float64 {
 
 // Results are all cases of all suites.
 type Results struct {
-	Truth, HF, Trainer, Fake, Fuzz, Releases, Replay, Golden []*Case
+	Truth, HF, Trainer, Fake, Fuzz, Releases, GPU, Replay, Golden []*Case
 
 	Measured []*Measured // peaks on real GPUs
 }
@@ -116,6 +116,9 @@ func Run(dir string) (*Results, error) {
 	if r.Releases, err = compareLists(filepath.Join(dir, releasesSuite)); err != nil {
 		return nil, err
 	}
+	if r.GPU, err = compareLists(filepath.Join(dir, "measured/*")); err != nil {
+		return nil, err
+	}
 	if r.Replay, err = compareReplay(filepath.Join(dir, "truth-replay")); err != nil {
 		return nil, err
 	}
@@ -128,6 +131,9 @@ func Run(dir string) (*Results, error) {
 
 // releasesSuite has programs that later releases ran on a pretended GPU.
 const releasesSuite = "releases"
+
+// gpuSuite has programs that real GPUs ran.
+const gpuSuite = "gpu"
 
 // compareLists compares the cases of all files of a folder, whose names are the families.
 func compareLists(dir string) ([]*Case, error) {
@@ -202,7 +208,7 @@ type Suite struct {
 
 // Suites lists the results in the order in which they are printed.
 func (r *Results) Suites() []Suite {
-	return []Suite{{"truth", r.Truth}, {"hf", r.HF}, {"trainer", r.Trainer}, {"fake", r.Fake}, {"fuzz", r.Fuzz}, {releasesSuite, r.Releases}, {"replay", r.Replay}, {"golden", r.Golden}}
+	return []Suite{{"truth", r.Truth}, {"hf", r.HF}, {"trainer", r.Trainer}, {"fake", r.Fake}, {"fuzz", r.Fuzz}, {releasesSuite, r.Releases}, {gpuSuite, r.GPU}, {"replay", r.Replay}, {"golden", r.Golden}}
 }
 
 // Tallies sums up the results: each suite, then its families if it has several.
