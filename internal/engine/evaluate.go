@@ -93,7 +93,7 @@ func (j *job) evaluated(s *program.Stmt, loss int) {
 func (j *job) evaluate(e *program.Eval) {
 	outer, step := j.Push(), j.script
 	j.Evaluating = true
-	j.Env().Training, j.Env().GradMode = e.Train, e.Context == ""
+	j.Env().Training, j.Env().GradMode, j.Env().Inference = e.Train, e.Context == "", e.Context == "inference_mode"
 	j.script = script{frame: newScriptFrame(j.evalAux, e.Fn), inputs: e.Inputs, kept: map[string]python.Value{}}
 	copy(j.frame.Slots, step.frame.Slots[:e.Fn.Globals])
 	if j.Executes() {

@@ -181,8 +181,6 @@ func (p *player) mark(l *Line) {
 		p.p.Env().Deterministic = on
 	case "cudnn.benchmark":
 		p.p.Env().CudnnBenchmark = on
-	case "seed":
-		p.p.Reseed()
 	}
 }
 

@@ -1353,10 +1353,19 @@ def weight_buffer(params, numel):
 states = {}
 
 
+reseeded = [False]
+
+
+def reseed(*args, **kwargs):
+    """The state of the device's random numbers is set, or its seed: cuDNN's RNN makes its own again."""
+    reseeded[0] = True
+
+
 def dropout_state(device, p):
-    if device not in states:
+    if device not in states or reseeded[0]:
         with torch.no_grad():
             torch.empty((), dtype=torch.int64, device=device).random_().item()  # the seed
+        reseeded[0] = False
         states[device] = torch.ops.aten._cudnn_init_dropout_state(p, True, 0, dtype=torch.uint8, device=device)
     return states[device]
 
@@ -2093,8 +2102,8 @@ def install_cuda():
         "reset_max_memory_cached": reset, "reset_accumulated_memory_stats": nothing, "memory_stats": stats, "memory_summary": lambda *a, **k: "",
         "memory_snapshot": lambda *a: [], "mem_get_info": lambda device=None: (GPU["memory"] - used[index_of(device)], GPU["memory"]),
         "set_per_process_memory_fraction": lambda fraction, device=None: mark("set_per_process_memory_fraction", fraction),
-        "manual_seed": nothing, "manual_seed_all": nothing, "seed": nothing, "seed_all": nothing, "initial_seed": lambda: 0, "get_rng_state": rng_state,
-        "get_rng_state_all": lambda: [rng_state()], "set_rng_state": nothing, "set_rng_state_all": nothing,
+        "manual_seed": reseed, "manual_seed_all": reseed, "seed": reseed, "seed_all": reseed, "initial_seed": lambda: 0, "get_rng_state": rng_state,
+        "get_rng_state_all": lambda: [rng_state()], "set_rng_state": reseed, "set_rng_state_all": reseed,
         "get_arch_list": lambda: [f"sm_{MAJOR}{MINOR}"], "get_gencode_flags": lambda: "", "_is_compiled": lambda: True, "_is_in_bad_fork": lambda: False,
         "current_blas_handle": lambda: 0, "utilization": lambda device=None: 0, "memory_usage": lambda device=None: 0, "temperature": lambda device=None: 0,
         "power_draw": lambda device=None: 0, "clock_rate": lambda device=None: 0, "can_device_access_peer": lambda a, b: False, "get_sync_debug_mode": lambda: 0,
