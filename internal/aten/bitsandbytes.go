@@ -73,7 +73,7 @@ type Dequantize4bitArgs struct {
 
 // Dequantize4bit is functional.dequantize_4bit of a packed weight.
 var Dequantize4bit = define(op.Op{
-	Name: "dequantize_4bit", Eval: evalDequantize4bit, Args: &Dequantize4bitArgs{}, Run: func(c *op.Call) {
+	Name: "dequantize_4bit", Eval: evalDequantize4bit, Args: &Dequantize4bitArgs{}, Composite: true, Run: func(c *op.Call) {
 		a := c.Args.(*Dequantize4bitArgs)
 		if a.Double { // the maxima
 			c.Local(c.NewShape(tensor.Float32, tensor.DivUp(a.Out*a.In, Block4bit)))
@@ -86,7 +86,7 @@ var Dequantize4bit = define(op.Op{
 // DequantizeNF4 is the same weight as Axolotl's fused kernels of LoRA have it: they
 // allocate the result first.
 var DequantizeNF4 = define(op.Op{
-	Name: "nf4_dequantize", Eval: evalDequantize4bit, Args: &Dequantize4bitArgs{}, Run: func(c *op.Call) {
+	Name: "nf4_dequantize", Eval: evalDequantize4bit, Args: &Dequantize4bitArgs{}, Composite: true, Run: func(c *op.Call) {
 		a := c.Args.(*Dequantize4bitArgs)
 		if !a.Double { // they leave it to bitsandbytes
 			c.Return(c.Do1(Dequantize4bit, a, c.In...))
@@ -116,7 +116,7 @@ type Int8Args struct{ Threshold float64 }
 // a threshold: that there are some is taken for granted, and which are is the data's; the
 // memory of none is counted.
 var Int8Outliers = define(op.Op{
-	Name: "int8_vectorwise_quant.threshold", Eval: evalInt8Outliers, Args: &Int8Args{}, Run: func(c *op.Call) {
+	Name: "int8_vectorwise_quant.threshold", Eval: evalInt8Outliers, Args: &Int8Args{}, Composite: true, Run: func(c *op.Call) {
 		x := c.In[0]
 		parts := c.Do(Int8Quantize, nil, x)
 		abs := c.Do1(Abs, nil, x)
