@@ -135,7 +135,7 @@ func TestProducts(t *testing.T) {
 	d := open(t)
 	for _, d.is.sms = range []int64{1, 256} {
 		small(t, d.is.sms)
-		staged(func(cases []*kerneltest.Case) {
+		eachTile(func(cases []*kerneltest.Case) {
 			for _, c := range cases {
 				check(t, d, c)
 			}

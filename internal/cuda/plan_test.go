@@ -215,7 +215,7 @@ func TestPlans(t *testing.T) {
 		}
 	}
 	is = gpu{sms: 1, capability: 80}
-	staged(func(cases []*kerneltest.Case) {
+	eachTile(func(cases []*kerneltest.Case) {
 		for _, c := range cases {
 			run(c)
 		}

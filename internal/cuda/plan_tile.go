@@ -26,8 +26,8 @@ type tile struct {
 	rows, cols int64
 	grouped    bool // it reads matrices by groups of 16 bytes
 	// fused and tensor say how much of the arithmetic of a GPU it comes to use: in
-	// float32, and by tensor cores, which then have half precision. They decide
-	// between tiles; what is true of a GPU, tools/gpu.sh measures.
+	// float32, and by tensor cores, which then have half precision; 0: it is not there.
+	// They decide between tiles; what is true of a GPU, tools/gpu.sh measures.
 	fused, tensor float64
 	staged        bool         // it is one of staged.cuh
 	fill          int64        // steps of k that it takes to begin and to end
@@ -35,13 +35,15 @@ type tile struct {
 }
 
 var (
+	// Of the largest tiles, a multiprocessor has one block at a time, which begins and
+	// ends alone.
 	gemmTiles = []tile{
+		{"gemm_256", 128, 256, true, 0.9, 0, false, 96, 0},
 		{"gemm_128", 128, 128, true, 0.8, 0.6, false, 32, 0},
 		{"gemm_64", 64, 64, true, 0.6, 0.35, false, 32, 0},
 		anyTile,
 	}
-	// In half precision, since compute capability 8.0. Of the largest, a
-	// multiprocessor has one block at a time, which begins and ends alone.
+	// In half precision, since compute capability 8.0.
 	stagedTiles = []tile{
 		{"gemm_staged_256", 128, 256, true, 0, 1, true, 128, 3 * (128 + 256) * 64 * 2},
 		{"gemm_staged_128", 128, 128, true, 0, 0.8, true, 32, 4 * (128 + 128) * 32 * 2},
@@ -165,7 +167,7 @@ func (g gpu) divide(p product, t tile, u unit) (count, length int64, time float6
 // of matrices.
 func (g gpu) tile(p product, u unit, grouped bool) (best tile, count, length int64, least float64) {
 	for _, t := range g.tiles(u) {
-		if t.grouped && !grouped || t.shared > g.mostShared() {
+		if t.grouped && !grouped || t.shared > g.mostShared() || u.tensor && t.tensor == 0 {
 			continue
 		}
 		if n, l, time := g.divide(p, t, u); count == 0 || time < least {

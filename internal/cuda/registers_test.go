@@ -158,7 +158,7 @@ func TestRegisters(t *testing.T) {
 // leastBlocks is how many blocks a multiprocessor is to have at a time: the largest tiles, and fused attention on tensor
 // cores, whose sums stay in registers, may have one.
 func leastBlocks(name string) int {
-	if strings.HasPrefix(name, "attention_") && strings.HasSuffix(name, "16") || strings.HasPrefix(name, "gemm_staged_256_") {
+	if strings.HasPrefix(name, "attention_") && strings.HasSuffix(name, "16") || name == "gemm_256" || strings.HasPrefix(name, "gemm_staged_256_") {
 		return 1
 	}
 	return 2

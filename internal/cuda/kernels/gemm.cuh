@@ -66,12 +66,12 @@ template <bool by_k> INLINE Matrix lying(Matrix m) {
 	Product p = {c, bias, w.batch, alpha, beta}; \
 	auto ma = kind(a, w.batch, a.stride[1], a.stride[0]), mb = kind(b, w.batch, b.stride[0], b.stride[1])
 
-// T×T elements by a block, K of k at a time.
-#define GEMM_FUSED(name, T, K) \
-	extern "C" __global__ void __launch_bounds__(256, 2) name(GEMM_PARAMETERS) { \
-		typedef Fused<T, T, K> Core; \
+// TM×TN elements by a block, K of k at a time.
+#define GEMM_FUSED(name, TM, TN, K, BLOCKS) \
+	extern "C" __global__ void __launch_bounds__(256, BLOCKS) name(GEMM_PARAMETERS) { \
+		typedef Fused<TM, TN, K> Core; \
 		__shared__ Shared<Core, Matrix, Matrix> s; \
-		GEMM_OPERANDS(T, T, grouped); \
+		GEMM_OPERANDS(TM, TN, grouped); \
 		Core core; \
 		core.clear(); \
 		accumulate<true, true>(core, ma, mb, w, rows, cols, s); \
@@ -132,8 +132,9 @@ template <bool by_k> INLINE Matrix lying(Matrix m) {
 	}
 
 #ifdef MODULE_70
-GEMM_FUSED(gemm_64, 64, 16)
-GEMM_FUSED(gemm_128, 128, 8)
+GEMM_FUSED(gemm_64, 64, 64, 16, 2)
+GEMM_FUSED(gemm_128, 128, 128, 8, 2)
+GEMM_FUSED(gemm_256, 128, 256, 8, 1)
 GEMM_ANY(gemm_any, WideFused)
 GEMM_TENSOR(gemm_64_f16, Float16, 64, 32)
 GEMM_TENSOR(gemm_128_f16, Float16, 128, 32)

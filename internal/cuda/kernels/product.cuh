@@ -9,7 +9,7 @@
 template <int TM, int TN, int K> struct Fused {
 	typedef FloatPanel<TM, K> PanelA;
 	typedef FloatPanel<TN, K> PanelB;
-	enum { PM = TM / 16, PN = TN / 16, LINE = TN + 4, PATCH = 16 * LINE };
+	enum { PM = TM / 16, PN = TN / 16, LINE = TN + 4, PATCH = 16 * LINE, AT_ONCE = PM * PN > 64 ? 4 : 2 };
 	float sum[PM][PN];
 
 	INLINE int row(int i) { return i / 4 * 64 + (TID / 64 * 4 + TID / 16 % 2 * 2 + TID % 2) * 4 + i % 4; }
@@ -21,7 +21,7 @@ template <int TM, int TN, int K> struct Fused {
 			for (int j = 0; j < PN; j++) sum[i][j] = 0;
 	}
 	template <bool, bool> INLINE_MEMBER void step(const float *a, const float *b) {
-#pragma unroll 2
+#pragma unroll AT_ONCE
 		for (int k = 0; k < K; k++) {
 			float va[PM], vb[PN];
 #pragma unroll
