@@ -90,7 +90,7 @@ type Device struct {
 
 	// Of the owner alone.
 	modules   []cu.Module
-	functions map[string]cu.Function
+	functions map[string]function
 	held      map[allocsim.Address]tensor.Bytes
 	virtual   virtual
 	total     tensor.Bytes // of held, and mapped
@@ -121,7 +121,7 @@ func Open(index int) (*Device, error) {
 		return nil, fmt.Errorf("there is no GPU %d: there are %d, counted from 0", index, n)
 	}
 	d := &Device{work: make(chan func(), queued), done: make(chan struct{}), gpu: cu.Device(index),
-		functions: map[string]cu.Function{}, held: map[allocsim.Address]tensor.Bytes{}, virtual: newVirtual(index)}
+		functions: map[string]function{}, held: map[allocsim.Address]tensor.Bytes{}, virtual: newVirtual(index)}
 	go d.own()
 	if err := d.do(d.start); err != nil {
 		_ = d.stop(func() error { return nil })
@@ -421,24 +421,45 @@ func (d *Device) Launch(c *kernel.Call) error {
 	})
 }
 
+// function is one of the modules.
+type function struct {
+	cu.Function
+	shared int // bytes of shared memory that a launch gives it
+}
+
+// function finds one.
+func (d *Device) function(name string) (f function, err error) {
+	f, ok := d.functions[name]
+	if ok {
+		return f, nil
+	}
+	for _, m := range d.modules {
+		if f.Function, err = m.Function(name); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return f, fmt.Errorf("function %s: %w", name, err)
+	}
+	if f.shared = int(dynamicShared(name)); f.shared > 0 {
+		// The binding's type is the driver's handle, and has no method for this.
+		if err := driver.AllowShared(*(*unsafe.Pointer)(unsafe.Pointer(&f.Function)), f.shared); err != nil {
+			return f, fmt.Errorf("function %s, with %d bytes of shared memory: %w", name, f.shared, err)
+		}
+	}
+	d.functions[name] = f
+	return f, nil
+}
+
 // run starts one function.
 func (d *Device) run(l launch) error {
-	f, ok := d.functions[l.function]
-	if !ok {
-		var err error
-		for _, m := range d.modules {
-			if f, err = m.Function(l.function); err == nil {
-				break
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("function %s: %w", l.function, err)
-		}
-		d.functions[l.function] = f
+	f, err := d.function(l.function)
+	if err != nil {
+		return err
 	}
 	d.cells = d.cells[:0]
 	for i := range l.args {
 		d.cells = append(d.cells, unsafe.Pointer(&l.args[i]))
 	}
-	return f.Launch(int(l.x), int(l.y), 1, threads, 1, 1, 0, cu.NoStream, d.cells)
+	return f.Launch(int(l.x), int(l.y), 1, threads, 1, 1, f.shared, cu.NoStream, d.cells)
 }

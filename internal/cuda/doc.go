@@ -22,8 +22,11 @@
 // Products of matrices (plan_tile.go) are computed by tiles, with k in parts where
 // tiles alone leave multiprocessors idle. float32 is multiplied as such, never in
 // TF32; float16, and bfloat16 from compute capability 8.0 on, by tensor cores with
-// sums in float32. Convolutions are products of what is read from the images where
-// they lie, and attention multiplies in the same two ways.
+// sums in float32. From 8.0 on, matrices in half precision that can be read by groups
+// of 16 bytes come to shared memory by copies that need no registers (staged.cuh),
+// and the largest tiles want more of it than 48 KiB. Convolutions are products of
+// what is read from the images where they lie, and attention multiplies by wmma, or
+// in float32.
 //
 // # Kernels
 //

@@ -133,6 +133,14 @@ func TestWays(t *testing.T) {
 func TestProducts(t *testing.T) {
 	t.Setenv("MEMPLAN_EMULATOR_CAPABILITY", "8")
 	d := open(t)
+	for _, d.is.sms = range []int64{1, 256} {
+		small(t, d.is.sms)
+		eachTile(func(cases []*kerneltest.Case) {
+			for _, c := range cases {
+				check(t, d, c)
+			}
+		})
+	}
 	for _, old := range []bool{false, true} {
 		for _, d.is.sms = range []int64{1, 256} {
 			small(t, d.is.sms)

@@ -234,13 +234,12 @@ var tuning = struct {
 	part     int64   // elements that one block reduces at least
 	partOf   int64   // of the same, along columns
 	depth    int64   // of a product, that one block has at least
-	fill     int64   // steps of k that a tile takes to begin and to end
 	finish   float64 // multiplications in the time of another launch
 	sum      float64 // and in that of an element of a part, written and read
 	narrow   int64   // channels below which a convolution is not worth tiles
 	scratch  int64   // cells of float
 	scratchI int64   // cells of integers
-}{enough: 256, part: 4096, partOf: 256, depth: 128, fill: 32, finish: 2e5, sum: 32, narrow: 16, scratch: 1 << 20, scratchI: 1 << 16}
+}{enough: 256, part: 4096, partOf: 256, depth: 128, finish: 2e5, sum: 32, narrow: 16, scratch: 1 << 20, scratchI: 1 << 16}
 
 // parts divides n elements so that blocks are enough, each part has at least
 // least, and a result of each part and each of width columns fits into scratch.

@@ -43,6 +43,7 @@ type benchmark struct {
 	floats []float64
 	flops  float64
 	least  float64 // share of the peak of float32 that is asked for
+	by     *tile   // of a product: the tile that is measured; nil: the one that is picked
 }
 
 // laid is an operand of sizes, the last two of which lie the other way round if
@@ -67,7 +68,7 @@ func benchmarks(n int64) []benchmark {
 		gemm := func(lies string, batch, rows, cols, depth int64, least float64) {
 			out = append(out, benchmark{kernel.Gemm, d, fmt.Sprintf("%s, %d×%d×%d×%d", lies, batch, rows, cols, depth),
 				[]kernel.Tensor{laid(d, false, batch, rows, cols), laid(d, lies[0] == 't', batch, rows, depth), laid(d, lies[1] == 't', batch, depth, cols), {}},
-				nil, []float64{1, 0}, 2 * float64(batch*rows*cols*depth), least})
+				nil, []float64{1, 0}, 2 * float64(batch*rows*cols*depth), least, nil})
 		}
 		gemm("nn", 1, n/8, n/8, n/8, 0)
 		gemm("nn", 1, n/4, n/4, n/4, 0)
@@ -75,34 +76,44 @@ func benchmarks(n int64) []benchmark {
 		for _, lies := range []string{"nn", "nt", "tn", "tt"} {
 			gemm(lies, 1, n, n, n, wanted)
 		}
-		gemm("nt", 1, n, n, n-1, 0)         // read one by one
-		gemm("nt", 96, n/8, n/8, n/64, 0)   // scores of attention
-		gemm("tn", 1, n/5, n*3/4, 4*n, 0)   // the gradient of a weight
-		gemm("nt", 1, n, 12*n+1105, n/4, 0) // the head of a language model
-		gemm("nn", 1, 16, n, n, 0)          // few rows
-		gemm("tn", 1, n/64, n/64, 256*n, 0) // many parts
+		gemm("nt", 1, n, n, n-1, 0)                                                                                   // read one by one
+		gemm("nt", 96, n/8, n/8, n/64, 0)                                                                             // scores of attention
+		gemm("tn", 1, n/5, n*3/4, 4*n, 0)                                                                             // the gradient of a weight
+		gemm("nt", 1, n, 12*n+1105, n/4, 0)                                                                           // the head of a language model
+		gemm("nn", 1, 16, n, n, 0)                                                                                    // few rows
+		gemm("tn", 1, n/64, n/64, 256*n, 0)                                                                           // many parts
+		for _, size := range [][3]int64{{2 * n, n * 9 / 16, n * 3 / 16}, {2 * n, n * 3 / 16, n * 3 / 4}, {n, n, n}} { // two layers of GPT-2
+			for _, tiles := range [][]tile{stagedTiles, gemmTiles} {
+				for _, of := range tiles {
+					if half := d != tensor.Float32; of.grouped && of.staged == half {
+						gemm("nt", 1, size[0], size[1], size[2], 0)
+						out[len(out)-1].by = &of
+					}
+				}
+			}
+		}
 		ints := []int64{1, 1, 1, 0, 1, 1, 1, 1, 1, 1}
 		image, weight := laid(d, false, n/128, n/64, 1, 56, 56), laid(d, false, n/64, n/64, 1, 3, 3)
 		flops := 2 * float64(image.Numel()*9*n/64)
 		what := fmt.Sprintf("images %v, 3×3", image.Size)
 		out = append(out,
-			benchmark{kernel.Conv, d, what, []kernel.Tensor{image, image, weight, {}}, ints, nil, flops, 0},
-			benchmark{kernel.ConvInputGrad, d, what, []kernel.Tensor{image, image, weight, {}}, ints, nil, flops, 0},
-			benchmark{kernel.ConvWeightGrad, d, what, []kernel.Tensor{weight, image, image}, ints, nil, flops, 0})
+			benchmark{kernel.Conv, d, what, []kernel.Tensor{image, image, weight, {}}, ints, nil, flops, 0, nil},
+			benchmark{kernel.ConvInputGrad, d, what, []kernel.Tensor{image, image, weight, {}}, ints, nil, flops, 0, nil},
+			benchmark{kernel.ConvWeightGrad, d, what, []kernel.Tensor{weight, image, image}, ints, nil, flops, 0, nil})
 		heads, lse := laid(d, false, max(1, n/512), 12, n/4, 64), laid(tensor.Float32, false, max(1, n/512), 12, n/4)
 		flops = 4 * float64(heads.Numel()*n/4)
 		what = fmt.Sprintf("heads %v", heads.Size)
 		out = append(out,
-			benchmark{kernel.Attention, d, what, []kernel.Tensor{heads, lse, heads, heads, heads, {}}, []int64{0, 0}, []float64{0.125, 0}, flops, 0},
-			benchmark{kernel.AttentionGrad, d, what, []kernel.Tensor{heads, heads, heads, heads, heads, lse, heads, heads, heads, {}}, []int64{0, 0}, []float64{0.125, 0}, 2.5 * flops, 0})
+			benchmark{kernel.Attention, d, what, []kernel.Tensor{heads, lse, heads, heads, heads, {}}, []int64{0, 0}, []float64{0.125, 0}, flops, 0, nil},
+			benchmark{kernel.AttentionGrad, d, what, []kernel.Tensor{heads, heads, heads, heads, heads, lse, heads, heads, heads, {}}, []int64{0, 0}, []float64{0.125, 0}, 2.5 * flops, 0, nil})
 		rows, row, statistics := laid(d, false, 4*n, n/4), laid(d, false, n/4), laid(tensor.Float32, false, 4*n)
 		what = fmt.Sprint(rows.Size)
 		out = append(out,
-			benchmark{kernel.Copy, d, what, []kernel.Tensor{rows, rows}, nil, nil, 0, 0},
-			benchmark{kernel.Add, d, what, []kernel.Tensor{rows, rows, rows}, nil, []float64{1}, 0, 0},
-			benchmark{kernel.Softmax, d, what, []kernel.Tensor{rows, rows}, nil, nil, 0, 0},
-			benchmark{kernel.LayerNorm, d, what, []kernel.Tensor{rows, statistics, statistics, rows, row, row}, nil, []float64{1e-5}, 0, 0},
-			benchmark{kernel.Adam, d, what, []kernel.Tensor{rows, rows, rows, {}, rows}, []int64{2, 1, 0}, []float64{1e-3, 0.9, 0.999, 1e-8, 0.01}, 0, 0})
+			benchmark{kernel.Copy, d, what, []kernel.Tensor{rows, rows}, nil, nil, 0, 0, nil},
+			benchmark{kernel.Add, d, what, []kernel.Tensor{rows, rows, rows}, nil, []float64{1}, 0, 0, nil},
+			benchmark{kernel.Softmax, d, what, []kernel.Tensor{rows, rows}, nil, nil, 0, 0, nil},
+			benchmark{kernel.LayerNorm, d, what, []kernel.Tensor{rows, statistics, statistics, rows, row, row}, nil, []float64{1e-5}, 0, 0, nil},
+			benchmark{kernel.Adam, d, what, []kernel.Tensor{rows, rows, rows, {}, rows}, []int64{2, 1, 0}, []float64{1e-3, 0.9, 0.999, 1e-8, 0.01}, 0, 0, nil})
 	}
 	return out
 }
@@ -110,6 +121,9 @@ func benchmarks(n int64) []benchmark {
 // speeds measures benchmarks, each with operands of its own.
 func (m *measured) speeds(t *testing.T, d *Device, n int64, repeat int) {
 	for _, b := range benchmarks(n) {
+		if b.by != nil && b.by.staged && d.is.capability < 80 {
+			continue
+		}
 		c := &kernel.Call{Kernel: b.kernel, T: b.t, I: b.ints, F: b.floats}
 		bytes := tensor.Bytes(0)
 		var free []func()
@@ -143,7 +157,7 @@ func (m *measured) speeds(t *testing.T, d *Device, n int64, repeat int) {
 		if err := c.Check(); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.do(d.timed(c, repeat, &s)); err != nil {
+		if err := d.do(d.timed(c, b.by, repeat, &s)); err != nil {
 			t.Fatal(err)
 		}
 		for _, f := range free {
@@ -158,8 +172,11 @@ func (m *measured) speeds(t *testing.T, d *Device, n int64, repeat int) {
 }
 
 // timed measures a call, which has been made twice before.
-func (d *Device) timed(c *kernel.Call, repeat int, s *speed) func() error {
+func (d *Device) timed(c *kernel.Call, by *tile, repeat int, s *speed) func() error {
 	return func() error {
+		if by != nil {
+			defer only(*by)()
+		}
 		launches, err := d.is.plan(c)
 		if err != nil {
 			return err

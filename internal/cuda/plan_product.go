@@ -44,9 +44,10 @@ func gemm(c *kernel.Call, g gpu) ([]launch, error) {
 	}
 	t, n, length, _ := g.tile(p, u, groups)
 	first := args{}.floats(c.F...).ints(p.rows, p.cols, p.depth, n, length).whole(y).whole(a).whole(b).whole(bias)
-	ls := []launch{{t.function + u.suffix, p.blocks(t) * n, 1, first}}
+	function, finish := t.functions(u)
+	ls := []launch{{function, p.blocks(t) * n, 1, first}}
 	if n > 1 {
-		ls = append(ls, each("gemm_finish"+u.finish, p.batches*p.rows*p.cols, args{}.floats(c.F...).ints(p.batches, p.rows, p.cols, n).whole(y).whole(bias))...)
+		ls = append(ls, each("gemm_finish"+finish, p.batches*p.rows*p.cols, args{}.floats(c.F...).ints(p.batches, p.rows, p.cols, n).whole(y).whole(bias))...)
 	}
 	return ls, nil
 }

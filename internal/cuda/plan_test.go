@@ -214,6 +214,12 @@ func TestPlans(t *testing.T) {
 			run(c)
 		}
 	}
+	is = gpu{sms: 1, capability: 80}
+	eachTile(func(cases []*kerneltest.Case) {
+		for _, c := range cases {
+			run(c)
+		}
+	})
 	for f := range known {
 		if !used[f] {
 			t.Errorf("function %s is never launched", f)

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/tensor"
@@ -25,19 +26,73 @@ type tile struct {
 	rows, cols int64
 	grouped    bool // it reads matrices by groups of 16 bytes
 	// fused and tensor say how much of the arithmetic of a GPU it comes to use: in
-	// float32, and by tensor cores, which then have half precision. They decide
-	// between tiles; what is true of a GPU, tools/gpu.sh measures.
+	// float32, and by tensor cores, which then have half precision; 0: it is not there.
+	// They decide between tiles; what is true of a GPU, tools/gpu.sh measures.
 	fused, tensor float64
+	staged        bool         // it is one of staged.cuh
+	fill          int64        // steps of k that it takes to begin and to end
+	shared        tensor.Bytes // of a block: what a launch gives it
 }
 
 var (
+	// Of the largest tiles, a multiprocessor has one block at a time, which begins and
+	// ends alone.
 	gemmTiles = []tile{
-		{"gemm_128", 128, 128, true, 0.8, 0.6},
-		{"gemm_64", 64, 64, true, 0.6, 0.35},
-		{"gemm_any", 64, 128, false, 0.5, 0.15},
+		{"gemm_256", 128, 256, true, 0.9, 0, false, 96, 0},
+		{"gemm_128", 128, 128, true, 0.8, 0.6, false, 32, 0},
+		{"gemm_64", 64, 64, true, 0.6, 0.35, false, 32, 0},
+		anyTile,
 	}
-	convTile = tile{"", 64, 128, false, 0.5, 0.15}
+	// In half precision, since compute capability 8.0.
+	stagedTiles = []tile{
+		{"gemm_staged_256", 128, 256, true, 0, 1, true, 128, 3 * (128 + 256) * 64 * 2},
+		{"gemm_staged_128", 128, 128, true, 0, 0.8, true, 32, 4 * (128 + 128) * 32 * 2},
+		{"gemm_staged_64", 64, 64, true, 0, 0.4, true, 32, 3 * (64 + 64) * 64 * 2},
+		anyTile,
+	}
+	anyTile  = tile{"gemm_any", 64, 128, false, 0.5, 0.15, false, 32, 0}
+	convTile = tile{"", 64, 128, false, 0.5, 0.15, false, 32, 0}
 )
+
+// tiles are those of matrices.
+func (g gpu) tiles(u unit) []tile {
+	if u.tensor && g.capability >= 80 {
+		return stagedTiles
+	}
+	return gemmTiles
+}
+
+// mostShared is what a block may have of shared memory, by the table of compute
+// capabilities in the CUDA C++ Programming Guide; of later ones, the least of those
+// since 8.0.
+func (g gpu) mostShared() tensor.Bytes {
+	switch g.capability {
+	case 80, 87:
+		return 163 * tensor.KiB
+	case 90, 100, 103, 110:
+		return 227 * tensor.KiB
+	}
+	return 99 * tensor.KiB
+}
+
+// functions are those of a tile and of what adds up its parts, which must be of the
+// same module.
+func (t *tile) functions(u unit) (first, finish string) {
+	if t.staged {
+		return t.function + u.suffix, "_bf16"
+	}
+	return t.function + u.suffix, u.finish
+}
+
+// dynamicShared is the shared memory that launches of a function give it.
+func dynamicShared(function string) tensor.Bytes {
+	for _, t := range stagedTiles {
+		if t.shared > 0 && strings.HasPrefix(function, t.function+"_") {
+			return t.shared
+		}
+	}
+	return 0
+}
 
 // tensorCores is how many times faster they are than float32, in round numbers: 8
 // on a V100, 16 on A100 and H100.
@@ -97,7 +152,7 @@ func (g gpu) divide(p product, t tile, u unit) (count, length int64, time float6
 			continue
 		}
 		waves := tensor.DivUp(p.blocks(t)*n, max(1, g.sms))
-		cost := float64(waves*t.rows*t.cols*(l+tuning.fill)) / speed
+		cost := float64(waves*t.rows*t.cols*(l+t.fill)) / speed
 		if n > 1 {
 			cost += tuning.finish + float64(p.batches*p.rows*p.cols*n)*tuning.sum/float64(max(1, g.sms))
 		}
@@ -111,8 +166,8 @@ func (g gpu) divide(p product, t tile, u unit) (count, length int64, time float6
 // tile picks the tile, and the parts of k, that take the least time for a product
 // of matrices.
 func (g gpu) tile(p product, u unit, grouped bool) (best tile, count, length int64, least float64) {
-	for _, t := range gemmTiles {
-		if t.grouped && !grouped {
+	for _, t := range g.tiles(u) {
+		if t.grouped && !grouped || t.shared > g.mostShared() || u.tensor && t.tensor == 0 {
 			continue
 		}
 		if n, l, time := g.divide(p, t, u); count == 0 || time < least {

@@ -93,6 +93,47 @@ func products(t *testing.T) []*kerneltest.Case {
 	return out
 }
 
+// only makes a tile the one that products are computed by, until the function that it
+// returns is called.
+func only(of tile) (restore func()) {
+	gemms, stageds := gemmTiles, stagedTiles
+	gemmTiles, stagedTiles = []tile{of, anyTile}, []tile{of, anyTile}
+	return func() { gemmTiles, stagedTiles = gemms, stageds }
+}
+
+// eachTile runs f with each of the staged tiles and the largest of float32 as the only
+// one, and calls of gemm that it computes, of a few blocks of the largest.
+func eachTile(f func(cases []*kerneltest.Case)) {
+	single, half := tileCases(tensor.Float32), append(tileCases(tensor.BFloat16), tileCases(tensor.Float16)...)
+	for _, of := range append(slices.Clone(stagedTiles), gemmTiles[0]) {
+		restore := only(of)
+		if of.staged {
+			f(half)
+		} else if of.grouped {
+			f(single)
+		}
+		restore()
+	}
+}
+
+func tileCases(d tensor.DType) (cases []*kerneltest.Case) {
+	for _, lies := range [][2]bool{{true, false}, {true, true}, {false, false}, {false, true}} {
+		bias := array(d, wave, 1, 1, 264)
+		bias.Size, bias.Stride = tensor.D(2, 152, 264), tensor.D(0, 0, 1)
+		cases = append(cases, &kerneltest.Case{Kernel: kernel.Gemm, F: []float64{0.5, 2}, Factor: 100, T: []kerneltest.Array{
+			array(d, zero, 2, 152, 264), lying(d, lies[0], 2, 152, 232), lying(d, lies[1], 2, 232, 264), bias}})
+	}
+	// More than a band of tiles; results of float32, and such as do not lie in fours; a k of any length.
+	cases = append(cases,
+		&kerneltest.Case{Kernel: kernel.Gemm, F: []float64{1, 0}, Factor: 100, T: []kerneltest.Array{
+			array(tensor.Float32, zero, 1, 2200, 136), lying(d, true, 1, 2200, 8), lying(d, true, 1, 8, 136), {}}},
+		&kerneltest.Case{Kernel: kernel.Gemm, F: []float64{1, 1}, Factor: 100, T: []kerneltest.Array{
+			array(d, zero, 1, 72, 131), lying(d, true, 1, 72, 40), lying(d, false, 1, 40, 131), lying(d, false, 1, 72, 131)}},
+		&kerneltest.Case{Kernel: kernel.Gemm, F: []float64{1, 1}, Factor: 100, T: []kerneltest.Array{
+			array(d, zero, 1, 72, 136), lying(d, false, 1, 72, 77), lying(d, true, 1, 77, 136), array(d, wave, 1, 72, 136)}})
+	return cases
+}
+
 // TestGrouped says which matrices are read by groups.
 func TestGrouped(t *testing.T) {
 	at := func(d tensor.DType, address uint64, size, stride []int64) *kernel.Tensor {
@@ -131,8 +172,10 @@ func TestTiles(t *testing.T) {
 		want    string
 		parts   int64
 	}{
-		{product{1, 4096, 4096, 4096}, unit{}, true, "gemm_128", 1},
-		{product{1, 4096, 4096, 4096}, half, true, "gemm_128", 1},
+		{product{1, 4096, 4096, 4096}, unit{}, true, "gemm_256", 1},
+		{product{1, 4096, 4096, 4096}, half, true, "gemm_staged_256", 1},
+		{product{1, 8192, 1024, 768}, half, true, "gemm_staged_128", 1}, // the largest leave more of the last wave idle
+		{product{1, 256, 256, 256}, half, true, "gemm_staged_64", 1},
 		{product{1, 4096, 4096, 4097}, unit{}, false, "gemm_any", 1},
 		{product{96, 512, 512, 64}, unit{}, true, "gemm_128", 1},
 		{product{1, 64, 64, 128}, unit{}, true, "gemm_64", 1},     // another launch costs more

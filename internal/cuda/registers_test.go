@@ -78,7 +78,7 @@ func assembled(t *testing.T, gpu, ptx string) map[string]use {
 		} else if m := spilledRE.FindStringSubmatch(line); m != nil {
 			spilled = number(m[1])
 		} else if m := usedRE.FindStringSubmatch(line); m != nil {
-			out[name] = use{number(m[1]), spilled, tensor.Bytes(number(m[2]))}
+			out[name] = use{number(m[1]), spilled, tensor.Bytes(number(m[2])) + dynamicShared(name)}
 		}
 	}
 	return out
@@ -155,10 +155,10 @@ func TestRegisters(t *testing.T) {
 	}
 }
 
-// leastBlocks is how many blocks a multiprocessor is to have at a time: fused attention on tensor cores, whose sums stay
-// in registers, may have one.
+// leastBlocks is how many blocks a multiprocessor is to have at a time: the largest tiles, and fused attention on tensor
+// cores, whose sums stay in registers, may have one.
 func leastBlocks(name string) int {
-	if strings.HasPrefix(name, "attention_") && strings.HasSuffix(name, "16") {
+	if strings.HasPrefix(name, "attention_") && strings.HasSuffix(name, "16") || name == "gemm_256" || strings.HasPrefix(name, "gemm_staged_256_") {
 		return 1
 	}
 	return 2

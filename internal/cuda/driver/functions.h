@@ -1,5 +1,5 @@
 /* The functions of the driver, for cuda.h to declare and shim.c to find: all that
- * the binding calls, but cuInit, which shim.c defines, and what virtual.go does. */
+ * the binding calls, but cuInit, which shim.c defines, and what virtual.go and shared.go do. */
 MEMPLAN_FUNCTION(cuArray3DCreate_v2, (CUarray *, const CUDA_ARRAY3D_DESCRIPTOR *))
 MEMPLAN_FUNCTION(cuArray3DGetDescriptor_v2, (CUDA_ARRAY3D_DESCRIPTOR *, CUarray))
 MEMPLAN_FUNCTION(cuArrayCreate_v2, (CUarray *, const CUDA_ARRAY_DESCRIPTOR *))
@@ -46,6 +46,7 @@ MEMPLAN_FUNCTION(cuEventQuery, (CUevent))
 MEMPLAN_FUNCTION(cuEventRecord, (CUevent, CUstream))
 MEMPLAN_FUNCTION(cuEventSynchronize, (CUevent))
 MEMPLAN_FUNCTION(cuFuncGetAttribute, (int *, CUfunction_attribute, CUfunction))
+MEMPLAN_FUNCTION(cuFuncSetAttribute, (CUfunction, CUfunction_attribute, int))
 MEMPLAN_FUNCTION(cuFuncSetCacheConfig, (CUfunction, CUfunc_cache))
 MEMPLAN_FUNCTION(cuFuncSetSharedMemConfig, (CUfunction, CUsharedconfig))
 MEMPLAN_FUNCTION(cuGetErrorName, (CUresult, const char **))

@@ -49,6 +49,7 @@ const Entry entries[] = {
 long calls, allocations, launches, mappings, vanish, fail_alloc, fail_launch, fail_map, devices;
 size_t total, used, addresses;
 std::map<CUdeviceptr, size_t> blocks;
+std::map<CUfunction, int> allowed; // shared memory beyond 48 KiB
 CUresult pending; // of an earlier launch
 
 long setting(const char *name, long otherwise) {
@@ -195,6 +196,12 @@ CUresult cuModuleGetFunction(CUfunction *f, CUmodule, const char *name) {
 	return CUDA_ERROR_NOT_FOUND;
 }
 CUresult cuFuncGetAttribute(int *v, CUfunction_attribute, CUfunction) { CALL; *v = 0; return CUDA_SUCCESS; }
+CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int v) {
+	CALL_IN_CONTEXT;
+	if (a != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || v < 0 || v > (int)sizeof emulated_dynamic) return CUDA_ERROR_INVALID_VALUE;
+	allowed[f] = v;
+	return CUDA_SUCCESS;
+}
 CUresult cuEventCreate(CUevent *e, unsigned) { CALL_IN_CONTEXT; *e = (CUevent)1; return CUDA_SUCCESS; }
 CUresult cuEventRecord(CUevent, CUstream) { CALL_IN_CONTEXT; return CUDA_SUCCESS; }
 CUresult cuEventSynchronize(CUevent) { CALL_IN_CONTEXT; return CUDA_SUCCESS; }
@@ -202,7 +209,7 @@ CUresult cuEventElapsedTime(float *ms, CUevent, CUevent) { CALL_IN_CONTEXT; *ms 
 CUresult cuEventDestroy_v2(CUevent) { CALL_IN_CONTEXT; return CUDA_SUCCESS; }
 
 // A launch that fails shows at the next call, as those that fault on a GPU do.
-CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned, CUstream, void **p, void **) {
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream, void **p, void **) {
 	CALL_IN_CONTEXT;
 	launches++;
 	if (gz != 1 || by != 1 || bz != 1 || gx == 0 || gy == 0 || gy > 65535 || bx == 0 || bx > MOST_THREADS) return CUDA_ERROR_INVALID_VALUE;
@@ -210,6 +217,9 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
 		pending = CUDA_ERROR_ILLEGAL_ADDRESS;
 		return CUDA_SUCCESS;
 	}
+	if (shared > (allowed.count(f) ? (unsigned)allowed[f] : 48 << 10)) return CUDA_ERROR_INVALID_VALUE;
+	emulated.dynamic = shared;
+	emulated.beyond = false;
 	call = ((const Entry *)f)->call;
 	parameters = p;
 	diverged = false;
@@ -221,6 +231,6 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
 			if (poisoned-- > 0) memset(__start_emulator_shared, (int)(random_bits() | 0x80), __stop_emulator_shared - __start_emulator_shared);
 			run_block((int)bx);
 		}
-	return diverged ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
+	return diverged || emulated.beyond ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
 }
 }

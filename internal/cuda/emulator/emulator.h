@@ -21,6 +21,8 @@
 struct Emulated {
 	unsigned thread;
 	long long block_x, block_y;
+	size_t dynamic; // bytes of shared memory that the launch gives
+	bool beyond;    // a function wanted more
 };
 extern Emulated emulated;
 void emulated_barrier();
@@ -30,6 +32,15 @@ void emulated_barrier();
 #define BLOCK_Y (emulated.block_y)
 #define SYNC() emulated_barrier()
 #define WARP_SYNC() emulated_barrier() // all warps of a block come by as often
+
+// Shared memory whose size the launch says, of at most what a GPU has.
+__shared__ __attribute__((aligned(128))) char emulated_dynamic[227 << 10];
+#define DYNAMIC_SHARED(Type, name) \
+	if (sizeof(Type) > emulated.dynamic) { \
+		emulated.beyond = true; \
+		return; \
+	} \
+	Type &name = *(Type *)emulated_dynamic
 
 INLINE float fused(float a, float b, float c) { return fmaf(a, b, c); }
 INLINE double fused(double a, double b, double c) { return fma(a, b, c); }
@@ -57,35 +68,3 @@ INLINE unsigned to_half(float f) {
 	unsigned odd = rest >> 13 & 1;
 	return sign | ((rest - (112u << 23) + 0xfff + odd) >> 13);
 }
-
-// The tensor cores, in place of tensor.cuh: a thread of a warp has half a row of the
-// sum, and what that needs of A and B.
-template <float (*number)(unsigned)> struct Squares {
-	struct Sum {
-		float v[8];
-	};
-	struct A {
-		float v[16];
-	};
-	struct B {
-		float v[16][8];
-	};
-	INLINE int row() { return TID % 32 / 2; }
-	INLINE int col() { return TID % 2 * 8; }
-	INLINE void clear(Sum &s) { s = Sum(); }
-	INLINE void store(float *to, const Sum &s, int line) { memcpy(to + row() * line + col(), s.v, sizeof s.v); }
-	template <bool by_k> INLINE void load_a(A &a, const unsigned short *from, int line) {
-		for (int k = 0; k < 16; k++) a.v[k] = number(by_k ? from[row() * line + k] : from[k * line + row()]);
-	}
-	template <bool by_k> INLINE void load_b(B &b, const unsigned short *from, int line) {
-		for (int k = 0; k < 16; k++)
-			for (int i = 0; i < 8; i++) b.v[k][i] = number(by_k ? from[(col() + i) * line + k] : from[k * line + col() + i]);
-	}
-	template <bool, bool> INLINE void multiply(Sum &s, const A &a, const B &b) {
-		for (int k = 0; k < 16; k++)
-			for (int i = 0; i < 8; i++) s.v[i] = fused(a.v[k], b.v[k][i], s.v[i]);
-	}
-};
-INLINE float from_bfloat(unsigned b) { return __builtin_bit_cast(float, b << 16); }
-typedef Squares<from_half> Float16;
-typedef Squares<from_bfloat> Bfloat16;

@@ -17,6 +17,11 @@
 #define SYNC() __nvvm_bar_sync(0)
 #define WARP_SYNC() __nvvm_bar_warp_sync(0xffffffff)
 
+// Shared memory whose size the launch says.
+#define DYNAMIC_SHARED(Type, name) \
+	extern __shared__ __attribute__((aligned(128))) char name##_bytes[]; \
+	Type &name = *(Type *)name##_bytes
+
 #define INLINE static __device__ inline __attribute__((always_inline))
 
 INLINE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }

@@ -1,6 +1,23 @@
 // Products of matrices with strides, in batches.
 #pragma once
 
+#ifdef MODULE_80
+// Four neighbours of a row that begin at a multiple of four.
+INLINE bool in_fours(const View &v) { return v.stride[0] == 1 && v.stride[1] % 4 == 0 && v.stride[2] % 4 == 0 && (u64)v.at % (v.type == F32 ? 16 : 8) == 0; }
+INLINE Four get_four(const View &v, i64 i) {
+	if (v.type == F32) return *(const Four *)(v.at + 4 * i);
+	u64 bits = *(const u64 *)(v.at + 2 * i);
+	Four f;
+#pragma unroll
+	for (int x = 0; x < 4; x++) f[x] = decoded(v.type, (u32)(bits >> 16 * x) & 0xffff);
+	return f;
+}
+INLINE void put_four(const View &v, i64 i, const Four &f) {
+	if (v.type == F32) *(Four *)(v.at + 4 * i) = f;
+	else *(u64 *)(v.at + 2 * i) = two_halves(v.type, f[0], f[1]) | (u64)two_halves(v.type, f[2], f[3]) << 32;
+}
+#endif
+
 struct Product {
 	View c, bias;
 	i64 batch;
@@ -11,6 +28,19 @@ struct Product {
 		if (bias.at) v = fused(beta, get(bias, batch * bias.stride[2] + m * bias.stride[1] + n * bias.stride[0]), v);
 		::put(c, batch * c.stride[2] + m * c.stride[1] + column, v);
 	}
+#ifdef MODULE_80
+	INLINE_MEMBER bool fours() const { return in_fours(c); }
+	INLINE_MEMBER void put_four(int m, int n, Four v) const {
+		v *= alpha;
+		if (bias.at) {
+			i64 at = batch * bias.stride[2] + m * bias.stride[1] + n * bias.stride[0];
+			Four b = in_fours(bias) ? get_four(bias, at) : Four{get(bias, at), get(bias, at + bias.stride[0]), get(bias, at + 2 * bias.stride[0]), get(bias, at + 3 * bias.stride[0])};
+#pragma unroll
+			for (int i = 0; i < 4; i++) v[i] = fused(beta, b[i], v[i]);
+		}
+		::put_four(c, batch * c.stride[2] + m * c.stride[1] + n, v);
+	}
+#endif
 };
 
 INLINE const char *of_batch(const View &v, i64 batch) { return v.at + batch * v.stride[2] * (v.type == F32 ? 4 : 2); }
@@ -36,12 +66,12 @@ template <bool by_k> INLINE Matrix lying(Matrix m) {
 	Product p = {c, bias, w.batch, alpha, beta}; \
 	auto ma = kind(a, w.batch, a.stride[1], a.stride[0]), mb = kind(b, w.batch, b.stride[0], b.stride[1])
 
-// T×T elements by a block, K of k at a time.
-#define GEMM_FUSED(name, T, K) \
-	extern "C" __global__ void __launch_bounds__(256, 2) name(GEMM_PARAMETERS) { \
-		typedef Fused<T, T, K> Core; \
+// TM×TN elements by a block, K of k at a time.
+#define GEMM_FUSED(name, TM, TN, K, BLOCKS) \
+	extern "C" __global__ void __launch_bounds__(256, BLOCKS) name(GEMM_PARAMETERS) { \
+		typedef Fused<TM, TN, K> Core; \
 		__shared__ Shared<Core, Matrix, Matrix> s; \
-		GEMM_OPERANDS(T, T, grouped); \
+		GEMM_OPERANDS(TM, TN, grouped); \
 		Core core; \
 		core.clear(); \
 		accumulate<true, true>(core, ma, mb, w, rows, cols, s); \
@@ -61,6 +91,24 @@ template <bool by_k> INLINE Matrix lying(Matrix m) {
 		else if (mb.by_k) accumulate<false, true>(core, lying<false>(ma), lying<true>(mb), w, rows, cols, s); \
 		else accumulate<false, false>(core, lying<false>(ma), lying<false>(mb), w, rows, cols, s); \
 		write(core, p, w, rows, cols, splits, s); \
+	}
+
+// TM×TN elements by a block, of which a multiprocessor has BLOCKS at a time.
+#define GEMM_STAGED(name, type, TM, TN, K, STAGES, AHEAD, BLOCKS) \
+	extern "C" __global__ void __launch_bounds__(256, BLOCKS) name(GEMM_PARAMETERS) { \
+		typedef Staged<type, TM, TN, K, STAGES, AHEAD> Core; \
+		DYNAMIC_SHARED(Core::Memory, s); \
+		VIEW(c); VIEW(a); VIEW(b); VIEW(bias); \
+		Block w = banded_block_of(TM, TN, rows, cols, depth, splits, each); \
+		Product p = {c, bias, w.batch, alpha, beta}; \
+		Matrix ma = grouped(a, w.batch, a.stride[1], a.stride[0]), mb = grouped(b, w.batch, b.stride[0], b.stride[1]); \
+		Core core; \
+		if (ma.by_k && mb.by_k) core.accumulate<true, true>(s, ma, mb, w, rows, cols); \
+		else if (ma.by_k) core.accumulate<true, false>(s, ma, mb, w, rows, cols); \
+		else if (mb.by_k) core.accumulate<false, true>(s, ma, mb, w, rows, cols); \
+		else core.accumulate<false, false>(s, ma, mb, w, rows, cols); \
+		Divided<Product> d = {p, part_of(w, rows, cols, splits), cols}; \
+		core.put(d, w.m0, w.n0, (int)rows, (int)cols, s.patches); \
 	}
 
 // 64×128 elements by a block, of any matrices.
@@ -84,8 +132,9 @@ template <bool by_k> INLINE Matrix lying(Matrix m) {
 	}
 
 #ifdef MODULE_70
-GEMM_FUSED(gemm_64, 64, 16)
-GEMM_FUSED(gemm_128, 128, 8)
+GEMM_FUSED(gemm_64, 64, 64, 16, 2)
+GEMM_FUSED(gemm_128, 128, 128, 8, 2)
+GEMM_FUSED(gemm_256, 128, 256, 8, 1)
 GEMM_ANY(gemm_any, WideFused)
 GEMM_TENSOR(gemm_64_f16, Float16, 64, 32)
 GEMM_TENSOR(gemm_128_f16, Float16, 128, 32)
@@ -93,8 +142,12 @@ GEMM_ANY(gemm_any_f16, WideTensor<Float16>)
 GEMM_FINISH(gemm_finish)
 #endif
 #ifdef MODULE_80
-GEMM_TENSOR(gemm_64_bf16, Bfloat16, 64, 32)
-GEMM_TENSOR(gemm_128_bf16, Bfloat16, 128, 32)
+GEMM_STAGED(gemm_staged_64_bf16, BF16, 64, 64, 64, 3, true, 3)
+GEMM_STAGED(gemm_staged_128_bf16, BF16, 128, 128, 32, 4, false, 2)
+GEMM_STAGED(gemm_staged_256_bf16, BF16, 128, 256, 64, 3, true, 1)
+GEMM_STAGED(gemm_staged_64_f16, F16, 64, 64, 64, 3, true, 3)
+GEMM_STAGED(gemm_staged_128_f16, F16, 128, 128, 32, 4, false, 2)
+GEMM_STAGED(gemm_staged_256_f16, F16, 128, 256, 64, 3, true, 1)
 GEMM_ANY(gemm_any_bf16, WideTensor<Bfloat16>)
 GEMM_FINISH(gemm_finish_bf16)
 #endif

@@ -14,8 +14,13 @@
 #include "operand.cuh"
 #ifndef MEMPLAN_EMULATOR
 #include "tensor.cuh"
+#else
+#include "../emulator/tensor.h"
 #endif
 #include "product.cuh"
+#ifdef MODULE_80
+#include "staged.cuh"
+#endif
 #include "gemm.cuh"
 #include "conv.cuh"
 #include "softmax.cuh"

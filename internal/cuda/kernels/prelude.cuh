@@ -135,7 +135,7 @@ INLINE float infinity() { return as_float(0x7f800000); }
 // order in which they are launched, so one is enough; the allocator's bytes are
 // not touched. The lengths are those of tuning in launch.go.
 enum { SCRATCH = 1 << 20 };
-__device__ float scratch[SCRATCH];
+__device__ __attribute__((aligned(16))) float scratch[SCRATCH];
 __device__ i64 scratch_int[1 << 16];
 
 // How the threads of a block reduce: the combinations.

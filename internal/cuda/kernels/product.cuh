@@ -9,7 +9,7 @@
 template <int TM, int TN, int K> struct Fused {
 	typedef FloatPanel<TM, K> PanelA;
 	typedef FloatPanel<TN, K> PanelB;
-	enum { PM = TM / 16, PN = TN / 16, LINE = TN + 4, PATCH = 16 * LINE };
+	enum { PM = TM / 16, PN = TN / 16, LINE = TN + 4, PATCH = 16 * LINE, AT_ONCE = PM * PN > 64 ? 4 : 2 };
 	float sum[PM][PN];
 
 	INLINE int row(int i) { return i / 4 * 64 + (TID / 64 * 4 + TID / 16 % 2 * 2 + TID % 2) * 4 + i % 4; }
@@ -21,7 +21,7 @@ template <int TM, int TN, int K> struct Fused {
 			for (int j = 0; j < PN; j++) sum[i][j] = 0;
 	}
 	template <bool, bool> INLINE_MEMBER void step(const float *a, const float *b) {
-#pragma unroll 2
+#pragma unroll AT_ONCE
 		for (int k = 0; k < K; k++) {
 			float va[PM], vb[PN];
 #pragma unroll
@@ -146,6 +146,12 @@ template <class C> struct Divided {
 		if (to) to[m * cols + n] = v;
 		else c.put(m, n, column, v);
 	}
+	// Whether four neighbours can be put at once, where n is a multiple of four.
+	INLINE_MEMBER bool fours() const { return cols % 4 == 0 && (to || c.fours()); }
+	INLINE_MEMBER void put_four(int m, int n, const Four &v) const {
+		if (to) *(Four *)&to[m * cols + n] = v;
+		else c.put_four(m, n, v);
+	}
 };
 
 // Block is the part of the work that a block has: the tile and the part of k. Sizes
@@ -199,9 +205,10 @@ INLINE void accumulate(Core &core, const A &a, const B &b, const Block &w, i64 r
 
 // write gives results away. With splits above 1 each of them had a part of k, and
 // finish adds up what they wrote.
+INLINE float *part_of(const Block &w, i64 rows, i64 cols, i64 splits) { return splits > 1 ? scratch + (w.batch * splits + w.split) * rows * cols : nullptr; }
 template <class Core, class A, class B, class C>
 INLINE void write(const Core &core, const C &c, const Block &w, i64 rows, i64 cols, i64 splits, Shared<Core, A, B> &s) {
-	Divided<C> d = {c, splits > 1 ? scratch + (w.batch * splits + w.split) * rows * cols : nullptr, cols};
+	Divided<C> d = {c, part_of(w, rows, cols, splits), cols};
 	core.put(d, w.m0, w.n0, (int)rows, (int)cols, s.patches);
 }
 

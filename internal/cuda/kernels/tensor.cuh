@@ -84,3 +84,56 @@ struct Bfloat16 : Squares<Bfloat16> {
 	}
 };
 #endif
+
+// What is there since compute capability 8.0: copies from global to shared memory
+// that go on by themselves, loads of squares of 8×8 for all threads of a warp, and
+// products of 16×16 by 16×8. Which thread has which element is said by the PTX ISA
+// (ldmatrix, mma.m16n8k16).
+#ifdef MODULE_80
+struct Quad {
+	u32 v[4];
+};
+
+// copy_16 begins to copy 16 bytes, or to write zeros if they are not there.
+// copies_end ends a group of copies; copies_wait waits until of the groups of this
+// thread all but the last `after` have come.
+INLINE void copy_16(unsigned short *to, const char *from, bool there) {
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
+}
+INLINE void copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int after> INLINE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(after) : "memory"); }
+
+// load_squares loads four squares; at(lane) is the place of a row of 8 numbers: of
+// the first square for lanes 0 to 7, and so on. Thread i of the warp then has, of
+// each, numbers i%4*2 and i%4*2+1 of row i/4, or of column i/4 if transposed.
+template <bool transposed, class At> INLINE void load_squares(Quad &q, const At &at) {
+	u32 from = shared_address(at(TID % 32));
+	if (transposed)
+		asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(q.v[0]), "=r"(q.v[1]), "=r"(q.v[2]), "=r"(q.v[3]) : "r"(from) : "memory");
+	else
+		asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(q.v[0]), "=r"(q.v[1]), "=r"(q.v[2]), "=r"(q.v[3]) : "r"(from) : "memory");
+}
+
+// multiply_squares adds A times B to sums of 16×8: of A, 16×16 in a Quad, of B, 16×8
+// in each half of one.
+#define MMA(type, s, a, b0, b1) \
+	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+		: "+f"((s)[0]), "+f"((s)[1]), "+f"((s)[2]), "+f"((s)[3]) : "r"((a).v[0]), "r"((a).v[1]), "r"((a).v[2]), "r"((a).v[3]), "r"(b0), "r"(b1))
+template <int type, int FM, int FN> INLINE void multiply_squares(float (&sum)[FM][2 * FN][4], const Quad (&a)[FM], const Quad (&b)[FN]) {
+#pragma unroll
+	for (int j = 0; j < 2 * FN; j++)
+#pragma unroll
+		for (int i = 0; i < FM; i++) {
+			if (type == BF16) MMA("bf16", sum[i][j], a[i], b[j / 2].v[j % 2 * 2], b[j / 2].v[j % 2 * 2 + 1]);
+			else MMA("f16", sum[i][j], a[i], b[j / 2].v[j % 2 * 2], b[j / 2].v[j % 2 * 2 + 1]);
+		}
+}
+
+// Two numbers in half precision, the first in the lower half.
+INLINE u32 two_halves(int type, float first, float second) {
+	u32 both;
+	if (type == BF16) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+	else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+	return both;
+}
+#endif
