@@ -308,6 +308,11 @@ func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) value.Value {
 		x.Row, x.Inputs, ins = row, []int{1}, ins[1:]
 	}
 	x.OpArgs = op.BindArgs(row.Args, vals)
+	for _, p := range t.params() {
+		for _, v := range t.vals[p.Name] {
+			el.plain(v, e.Head)
+		}
+	}
 	outs, err := el.shapes.Infer(row, x.OpArgs, ins...)
 	if err != nil {
 		at := e.At

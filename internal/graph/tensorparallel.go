@@ -26,7 +26,11 @@ func style(x spec.Planned) *program.Style {
 		}
 		return &program.Placement{Shard: l.Shard, Dim: l.Dim}
 	}
-	return &program.Style{Name: x.Style, Input: at(x.Input), Output: at(x.Output)}
+	s := &program.Style{Name: x.Style, Input: at(x.Input), Output: at(x.Output), Local: x.Local}
+	for i := range min(len(x.Layouts), len(x.Desired)) {
+		s.Prepared = append(s.Prepared, program.Prepared{As: at(x.Layouts[i]), Desired: at(x.Desired[i])})
+	}
+	return s
 }
 
 // divided is how a layer's parameters are divided, and what its inputs are to
@@ -34,46 +38,152 @@ func style(x spec.Planned) *program.Style {
 func (el *elaborator) divided(s *program.Style, l *module.Layer, ins []value.Value, at spec.Span) (module.Sharding, []value.Value) {
 	table := l.Is.Table
 	switch {
+	case s.Prepares():
+		el.fail(at, "%s is modelled of blocks and Sequential, not of %s", s.Name, l.Name())
 	case s.Name == program.Sequence && !l.Is.Apart:
-		el.fail(at, "sequence is modelled of LayerNorm, not of %s", l.Name())
+		el.fail(at, "sequence is modelled of LayerNorm and RMSNorm, not of %s", l.Name())
 	case s.Name != program.Sequence && !l.Is.Linear && !table:
 		el.fail(at, "%s is for Linear and Embedding, PyTorch says, not for %s", s.Name, l.Name())
 	}
-	return module.Sharding{Ranks: el.gpus.TP.V, Table: table, Style: *s}, el.placed(ins, s.Arrives(), s.Computes(table), at)
+	out := make([]value.Value, len(ins))
+	for i, v := range ins {
+		out[i] = el.arrived(s, v, table, at)
+	}
+	return module.Sharding{Ranks: el.gpus.TP.V, Table: table, Style: *s}, out
+}
+
+// arrived is what an input is to the module that a style divides.
+func (el *elaborator) arrived(s *program.Style, v value.Value, table bool, at spec.Span) value.Value {
+	t, d := v.Meta.Tensor, v.Meta.Spread
+	if t == nil {
+		return v
+	}
+	from, to := s.Arrives(), s.Computes(table)
+	if d != nil {
+		changed := s.Redistributes(from, to, d.Placement, t.Rank())
+		if !changed && d.Placement != to.Of(t.Rank()) {
+			el.fail(at, "what comes in is a DTensor that lies as %s, but %s expects %s; say in its input_layouts how it lies", d.Python(), s.Name, to.Of(t.Rank()).Python())
+		}
+		from = d.Placement
+		el.reads(d, s.Name == program.Colwise && !changed, at)
+	}
+	v = el.placed(v, from, to, at)
+	v.Meta.Spread = nil
+	return v
+}
+
+// reads notes which gradients a DTensor gets of a module that reads it.
+func (el *elaborator) reads(d *value.Spread, summand bool, at spec.Span) {
+	if d.Shard {
+		return
+	}
+	if summand {
+		d.Summand = true
+	} else {
+		d.Whole = true
+	}
+	if d.Summand && d.Whole {
+		el.fail(at, "a DTensor that modules with colwise and others read is not modelled: its gradients lie differently")
+	}
 }
 
 // returned is what comes out of a layer whose result has the placement that its
 // style gives it.
 func (el *elaborator) returned(s *program.Style, rets []value.Value, at spec.Span) []value.Value {
 	from, _ := s.Gives()
-	return el.placed(rets, from, s.Returns(), at)
-}
-
-// placed are values whose placements change.
-func (el *elaborator) placed(vs []value.Value, from, to program.Placement, at spec.Span) []value.Value {
-	out := make([]value.Value, len(vs))
-	for i, v := range vs {
-		out[i] = v
-		t := v.Meta.Tensor
-		if t == nil {
-			continue
+	out := make([]value.Value, len(rets))
+	for i, v := range rets {
+		out[i] = el.placed(v, from, s.Returns(), at)
+		if t := v.Meta.Tensor; t != nil && !s.Local {
+			out[i].Meta.Spread = &value.Spread{Placement: s.Returns().Of(t.Rank()), Ranks: el.gpus.TP.V}
 		}
-		a, b := from.Of(t.Rank()), to.Of(t.Rank())
-		for _, p := range []program.Placement{a, b} {
-			if p.Shard && (p.Dim < 0 || p.Dim >= t.Rank()) {
-				el.fail(at, "%s of a tensor of shape %v, which has no such dimension", p.Python(), t.Size)
-			}
-		}
-		switch {
-		case a == b:
-			continue
-		case a.Shard && b.Shard:
-			el.fail(at, "a tensor that is divided in dimension %d and is to be divided in dimension %d is not modelled", a.Dim, b.Dim)
-		case b.Shard && t.Dim(b.Dim)%el.gpus.TP.V != 0:
-			el.fail(at, "dimension %d of a tensor of shape %v is not divided by %d ranks without a rest; that is not modelled", b.Dim, t.Size, el.gpus.TP.V)
-		}
-		size := program.Redistributed(t.Size, a, b, el.gpus.TP.V)
-		out[i].Meta = value.Tensor(&op.Tensor{Layout: el.shapes.E.Laid(size), DType: t.DType})
 	}
 	return out
+}
+
+// prepareInputs are the inputs of the module at el.path as its forward has them, if the
+// plan prepares them.
+func (el *elaborator) prepareInputs(ins []value.Value, at spec.Span) []value.Value {
+	if s := el.styleOf(el.path); s != nil && s.Name == program.PrepareInput {
+		return el.prepared(s, ins, "inputs", at)
+	}
+	return ins
+}
+
+// prepareResults are the results of that module as its caller has them.
+func (el *elaborator) prepareResults(c *program.Class, rets []value.Value, at spec.Span) []value.Value {
+	s := el.styleOf(el.path)
+	if s == nil || !s.Prepares() {
+		return rets
+	}
+	c.Style = s
+	if s.Name == program.PrepareOutput {
+		return el.prepared(s, rets, "results", at)
+	}
+	return rets
+}
+
+// prepared are values as prepare_input and prepare_output leave them.
+func (el *elaborator) prepared(s *program.Style, vs []value.Value, what string, at spec.Span) []value.Value {
+	if len(vs) != len(s.Prepared) {
+		el.fail(at, "%s at %s is for %d %s, but the module has %d", s.Name, el.path, len(s.Prepared), what, len(vs))
+	}
+	out := make([]value.Value, len(vs))
+	for i, v := range vs {
+		x := s.Prepared[i]
+		if out[i] = v; x.As == nil {
+			continue
+		}
+		t, d := v.Meta.Tensor, v.Meta.Spread
+		if t == nil {
+			el.fail(at, "%s at %s makes a DTensor of %s", s.Name, el.path, v.Describe())
+		}
+		from := x.As.Of(t.Rank())
+		to := from
+		if d != nil {
+			from, to = d.Placement, d.Placement
+			el.reads(d, false, at)
+		}
+		if x.Desired != nil && x.As.Of(t.Rank()) != x.Desired.Of(t.Rank()) {
+			to = x.Desired.Of(t.Rank())
+		}
+		out[i] = el.placed(v, from, to, at)
+		out[i].Meta.Spread = nil
+		if !s.Local {
+			out[i].Meta.Spread = &value.Spread{Placement: to, Ranks: el.gpus.TP.V}
+		}
+	}
+	return out
+}
+
+// plain refuses a DTensor where none is modelled.
+func (el *elaborator) plain(v value.Value, head spec.String) {
+	if d := v.Meta.Spread; d != nil {
+		el.fail(head.At, "%s of a DTensor, which lies as %s, is not modelled: it may go into modules that the plan divides, and through prepare_input and prepare_output", head.V, d.Python())
+	}
+}
+
+// placed is a value whose placement changes.
+func (el *elaborator) placed(v value.Value, from, to program.Placement, at spec.Span) value.Value {
+	t := v.Meta.Tensor
+	if t == nil {
+		return v
+	}
+	a, b := from.Of(t.Rank()), to.Of(t.Rank())
+	for _, p := range []program.Placement{a, b} {
+		if p.Shard && (p.Dim < 0 || p.Dim >= t.Rank()) {
+			el.fail(at, "%s of a tensor of shape %v, which has no such dimension", p.Python(), t.Size)
+		}
+	}
+	switch {
+	case a == b:
+		return v
+	case a.Shard && b.Shard:
+		el.fail(at, "a tensor that is divided in dimension %d and is to be divided in dimension %d is not modelled", a.Dim, b.Dim)
+	case b.Shard && t.Dim(b.Dim)%el.gpus.TP.V != 0:
+		el.fail(at, "dimension %d of a tensor of shape %v is not divided by %d ranks without a rest; that is not modelled", b.Dim, t.Size, el.gpus.TP.V)
+	}
+	size := program.Redistributed(t.Size, a, b, el.gpus.TP.V)
+	v.Meta = value.Tensor(&op.Tensor{Layout: el.shapes.E.Laid(size), DType: t.DType})
+	return v
 }

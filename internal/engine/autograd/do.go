@@ -171,6 +171,7 @@ func (p *Player) begin(r *op.Op, c *op.Call, original *op.Tensor) *Node {
 	}
 	n := p.newNode(r, c.Args, p.names.node(r), p.nextSeq())
 	p.made(n)
+	n.wraps = p.Wraps
 	n.edges = p.edges.Zeroed(n.edges, len(c.In))
 	n.inM = p.metas.Zeroed(n.inM, len(c.In))
 	for i, t := range c.In {

@@ -19,8 +19,6 @@ type Player struct {
 	*memory
 	variables []*op.Tensor // of the Python function that was called
 	into      *op.Tensor   // where the next result of its size and type goes; nil: to a block of its own
-
-	Instead map[*op.Op]*op.Op // rows that run in the place of others, also where operators call them
 }
 
 // New returns a player for one device.

@@ -39,10 +39,10 @@ func (j *Job) tensorParallel(s *spec.Parallel) {
 	}
 	root.Walk(func(path string, c *program.Class) {
 		if styled[path] && c.Style == nil {
-			j.fail(s.Plan.Span, "%s is %s; the styles are modelled of Linear, Embedding and LayerNorm", path, c.Describe())
+			j.fail(s.Plan.Span, "%s is %s; the styles are modelled of Linear, Embedding, LayerNorm and RMSNorm, and prepare_input and prepare_output of blocks", path, c.Describe())
 		}
-		if !styled[path] && len(c.Params) > 0 {
-			j.fail(s.Plan.Span, "%s, %s, is not in the plan: optimizers refuse parameters of which some are DTensors and some are not, PyTorch says (got mixed torch.Tensor and DTensor); "+
+		if (!styled[path] || c.Style.Prepares()) && len(c.Params) > 0 {
+			j.fail(s.Plan.Span, "%s, %s, gets no style from the plan: optimizers refuse parameters of which some are DTensors and some are not, PyTorch says (got mixed torch.Tensor and DTensor); "+
 				"give each module that has parameters a style", path, c.Describe())
 		}
 	})
