@@ -9,6 +9,7 @@ import (
 type ToCopyArgs struct {
 	DType  tensor.DType
 	Format tensor.MemoryFormat
+	Device bool // the options name a device, too, as those of type_as
 }
 
 // toTypes are the arguments of conversions to each type, which no operator changes.

@@ -328,19 +328,30 @@ func reduceScatter(c *op.Call, t *op.Tensor, dim int, ranks int64) *op.Tensor {
 	return out
 }
 
-// toCopy converts a DTensor. Its derivative names the device, so that the first to
-// infer a placement makes a fake tensor on it, for which a tensor of one element is made
-// (init_gpu_context in torch/_subclasses/fake_tensor.py).
+// toCopy converts a DTensor. The first conversion that names the device, as derivatives
+// do, makes a fake tensor on it to infer a placement.
 func (h *parallelized) toCopy() *op.Op {
 	row := *aten.ToCopy
-	row.Grad = func(b *op.Back) {
-		if !*h.started {
-			*h.started = true
-			b.Drop(b.NewShape(tensor.Float32, 1))
+	row.Run = func(c *op.Call) {
+		if c.Args.(*aten.ToCopyArgs).Device {
+			h.fakes(c)
 		}
+		aten.ToCopy.Run(c)
+	}
+	row.Grad = func(b *op.Back) {
+		h.fakes(&b.Call)
 		aten.ToCopy.Grad(b)
 	}
 	return &row
+}
+
+// fakes is what happens before the first fake tensor is made on the device: a tensor of one
+// element is made (init_gpu_context in torch/_subclasses/fake_tensor.py).
+func (h *parallelized) fakes(c *op.Call) {
+	if !*h.started {
+		*h.started = true
+		c.Drop(c.NewShape(tensor.Float32, 1))
+	}
 }
 
 // biased is a row that adds a bias, its input i, to the product with a weight whose

@@ -52,9 +52,15 @@ func (j *Job) tensorParallel(s *spec.Parallel) {
 	}
 }
 
+// ReentrantTP is why use_reentrant: true is refused.
+const ReentrantTP = "use_reentrant: true is not modelled with parallel.tp: results of the recomputation live until Python's garbage collector finds them"
+
 // tensorParallelGoesWith refuses what is not modelled of modules that are divided.
 func (j *Job) tensorParallelGoesWith(s *spec.Parallel) {
 	m, job := j.Job.Models[0], j.Job
+	if c := j.Spec.Train.Checkpoint; j.Checkpoints() && c.Reentrant.V {
+		j.fail(c.Reentrant.At, ReentrantTP)
+	}
 	for _, x := range []struct {
 		what  string
 		given bool
@@ -68,7 +74,6 @@ func (j *Job) tensorParallelGoesWith(s *spec.Parallel) {
 		{"prune", m.Pruned != nil},
 		{"freeze", len(m.Frozen) > 0},
 		{"load", m.Loaded != nil},
-		{"checkpoint", j.Checkpoints()},
 		{"train.ema", job.EMA != nil},
 		{"compile", m.Compiled != nil},
 		{"channels_last", job.ChannelsLast},
