@@ -12,6 +12,7 @@ func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 	if r.Casts(&p.env) {
 		return p.doAutocast(r, args, in)
 	}
+	asked := r
 	if x := p.Instead[r]; x != nil {
 		r = x
 	}
@@ -25,7 +26,7 @@ func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 	p.depth++
 	p.asked++
 	c := p.calls.Get(nil)
-	c.Exec, c.Op, c.In, c.Args = p, r, in, args
+	c.Exec, c.Op, c.In, c.Args = p, asked, in, args
 	guarded := p.Recomputing > 0
 	if guarded {
 		c.Exec = p.guard(c)
