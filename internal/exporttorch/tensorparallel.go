@@ -16,6 +16,9 @@ var parallelStyles = map[string]string{program.Colwise: "ColwiseParallel", progr
 func (s *script) tensorParallelImports(t *program.TP) {
 	var layouts []string
 	names := []string{"parallelize_module"}
+	if t.Loss {
+		names = append(names, "loss_parallel")
+	}
 	add := func(to *[]string, name string) {
 		if !slices.Contains(*to, name) {
 			*to = append(*to, name)

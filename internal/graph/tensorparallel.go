@@ -1,6 +1,9 @@
 package graph
 
 import (
+	"slices"
+
+	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/op"
@@ -156,10 +159,60 @@ func (el *elaborator) prepared(s *program.Style, vs []value.Value, what string, 
 	return out
 }
 
+// spreadOperand is how the first tensor of an operator lies, if that is a DTensor. In
+// loss_parallel those operators are modelled that lead to cross_entropy.
+func (el *elaborator) spreadOperand(t *tensorArgs, row *op.Op, args any, head spec.String) *value.Spread {
+	var d *value.Spread
+	for i, p := range t.params() {
+		for _, v := range t.vals[p.Name] {
+			if i == 0 && v.Meta.Spread != nil && el.gpus.Loss.V {
+				d = v.Meta.Spread
+				continue
+			}
+			el.plain(v, head)
+		}
+	}
+	if d == nil {
+		return nil
+	}
+	el.reads(d, false, head.At)
+	x := t.first().Meta.Tensor
+	switch a := args.(type) {
+	case *aten.LossArgs:
+		if row == aten.CrossEntropy && x.Rank() == 2 && d.Shard && d.Dim == 1 && a.LabelSmoothing == 0 && a.Reduction != "none" && len(t.vals["weight"]) == 0 {
+			return d
+		}
+		el.fail(head.At, "%s in loss_parallel is modelled of a DTensor of two dimensions that lies as Shard(1), without weight and label_smoothing, and with a reduction", head.V)
+	case *aten.FlattenArgs:
+		if last := x.Rank() - 1; !d.Shard || d.Dim == last && a.End != -1 && int(a.End) < last {
+			return d
+		}
+		el.fail(head.At, "flatten of a DTensor that lies as %s is modelled of the dimensions before its last one, which is divided", d.Python())
+	}
+	if slices.Contains([]string{"float", "bfloat16", "to"}, row.Name) || len(t.params()) > 0 && x.Rank() == 0 && slices.Contains([]string{"div", "mul"}, row.Name) {
+		return d
+	}
+	el.plain(t.first(), head)
+	return nil
+}
+
+// spreadResult is how the result of such an operator lies.
+func (el *elaborator) spreadResult(d *value.Spread, t *op.Tensor, head spec.String) *value.Spread {
+	out := *d
+	switch {
+	case t.Rank() == 0:
+		out.Placement = program.Placement{}
+	case !d.Shard:
+	default:
+		out.Dim = t.Rank() - 1
+	}
+	return &out
+}
+
 // plain refuses a DTensor where none is modelled.
 func (el *elaborator) plain(v value.Value, head spec.String) {
 	if d := v.Meta.Spread; d != nil {
-		el.fail(head.At, "%s of a DTensor, which lies as %s, is not modelled: it may go into modules that the plan divides, and through prepare_input and prepare_output", head.V, d.Python())
+		el.fail(head.At, "%s of a DTensor, which lies as %s, is not modelled: it may go into modules that the plan divides, through prepare_input and prepare_output, and with loss_parallel: true through flatten and float into cross_entropy", head.V, d.Python())
 	}
 }
 

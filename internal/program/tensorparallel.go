@@ -136,6 +136,7 @@ func (s *Style) Divides(param string, table bool) (dim int, divided bool) {
 // calls.
 type TP struct {
 	Modules []Parallelized
+	Loss    bool // steps run in loss_parallel
 }
 
 // Parallelized is a module with its style.

@@ -249,13 +249,23 @@ func (g *generator) tensorParallel(seed uint64) (text, arch string) {
 	if g.chance(0.5) {
 		p.norm("x")
 	}
-	p.linear("x", "x", classes, "colwise", append(p.reads(), "output_layouts: replicate"))
+	last := append(p.reads(), "output_layouts: replicate")
+	parallel := g.chance(0.5)
+	if parallel {
+		last = append(p.reads(), "use_local_output: false")
+	}
+	p.linear("x", "x", classes, "colwise", last)
 	var b strings.Builder
 	fmt.Fprintf(&b, "memplan: 1\nname: fuzz-%d\nmodel:\n  inputs:\n    %s\n", seed, input)
 	loss := "  loss: {mean: out}\n"
-	if g.chance(0.6) {
+	if parallel || g.chance(0.6) {
 		fmt.Fprintf(&b, "    y: {shape: [%d], dtype: int64}\n", p.t)
 		loss = "  loss:\n    - {flatten: {input: out, end_dim: 1}, name: out}\n    - {flatten: {input: y}, name: y}\n    - {cross_entropy: [out, y]}\n"
+		if parallel {
+			convert := g.pick("", "", "    - {float: out, name: out}\n")
+			args := g.pick("", "", ", reduction: sum", ", ignore_index: 0")
+			loss = "  loss:\n    - {flatten: {input: out, end_dim: 1}, name: out}\n" + convert + "    - {flatten: {input: y}, name: y}\n    - {cross_entropy: {input: out, target: y" + args + "}}\n"
+		}
 	}
 	if len(p.blocks) > 0 {
 		b.WriteString("  blocks:\n" + strings.Join(p.blocks, ""))
@@ -267,6 +277,10 @@ func (g *generator) tensorParallel(seed uint64) (text, arch string) {
 	train = append(train, g.maybe(0.25, "grad_accumulation: 2")...)
 	train = append(train, "optimizer: "+g.pick("AdamW", "AdamW", "{AdamW: {weight_decay: 0.1, amsgrad: true}}", "Adam", "SGD", "{SGD: {momentum: 0.9}}", "{AdamW: {foreach: false}}", "{AdamW: {fused: true}}"))
 	fmt.Fprintf(&b, "train: {%s}\n", strings.Join(train, ", "))
-	fmt.Fprintf(&b, "parallel: {tp: %d, plan: {%s}}\n", p.ranks, strings.Join(p.plan, ", "))
+	more := ""
+	if parallel {
+		more = ", loss_parallel: true"
+	}
+	fmt.Fprintf(&b, "parallel: {tp: %d, plan: {%s}%s}\n", p.ranks, strings.Join(p.plan, ", "), more)
 	return b.String(), arch
 }

@@ -4,11 +4,15 @@ import (
 	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/trace"
 )
 
 // Do implements op.Exec: it runs one operator and records it for autograd.
 func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
+	if p.OfSpread != nil && !p.Wraps && len(in) > 0 && in[0] != nil && Of(in[0]).Spread != nil {
+		return p.doSpread(r, args, in)
+	}
 	if r.Casts(&p.env) {
 		return p.doAutocast(r, args, in)
 	}
@@ -64,6 +68,26 @@ func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 	copy(out, c.Out)
 	*c = op.Call{}
 	p.calls.Put(c)
+	return out
+}
+
+// doSpread runs an operator of a DTensor outside of modules. Those that are modelled leave
+// what is divided the last dimension.
+func (p *Player) doSpread(r *op.Op, args any, in []*op.Tensor) []*op.Tensor {
+	outer := p.Push()
+	p.Wraps, p.env.TorchDispatch, p.Instead = true, true, p.OfSpread
+	out := p.Do(r, args, in...)
+	p.Pop(outer)
+	if o := Of(out[0]); o.Spread == nil {
+		at := Of(in[0]).Spread.Placement
+		if at.Shard {
+			at.Dim = o.Rank() - 1
+		}
+		if o.Rank() == 0 {
+			at = program.Placement{}
+		}
+		o.Spread = &Spread{Placement: at}
+	}
 	return out
 }
 

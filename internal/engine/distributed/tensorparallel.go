@@ -31,6 +31,9 @@ type parallelized struct {
 // device.
 func Parallelize(p *python.Interp, root *python.Module, j *program.Parallel) {
 	seeded, started := false, false
+	if j.TP.Loss {
+		p.OfSpread = lossRows(p, (&parallelized{p: p, started: &started}).toCopy())
+	}
 	for _, x := range j.TP.Modules {
 		m := root
 		for path := x.Path; path != ""; {
