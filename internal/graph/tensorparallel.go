@@ -1,8 +1,6 @@
 package graph
 
 import (
-	"slices"
-
 	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
@@ -183,17 +181,31 @@ func (el *elaborator) spreadOperand(t *tensorArgs, row *op.Op, args any, head sp
 			return d
 		}
 		el.fail(head.At, "%s in loss_parallel is modelled of a DTensor of two dimensions that lies as Shard(1), without weight and label_smoothing, and with a reduction", head.V)
+	case *aten.ToArgs:
+		return d
 	case *aten.FlattenArgs:
 		if last := x.Rank() - 1; !d.Shard || d.Dim == last && a.End != -1 && int(a.End) < last {
 			return d
 		}
 		el.fail(head.At, "flatten of a DTensor that lies as %s is modelled of the dimensions before its last one, which is divided", d.Python())
 	}
-	if slices.Contains([]string{"float", "bfloat16", "to"}, row.Name) || len(t.params()) > 0 && x.Rank() == 0 && slices.Contains([]string{"div", "mul"}, row.Name) {
+	if row == aten.Float || x.Rank() == 0 && (row == aten.Div || row == aten.Mul) && t.number() {
 		return d
 	}
 	el.plain(t.first(), head)
 	return nil
+}
+
+// number reports whether no other operand than the first is a tensor.
+func (t *tensorArgs) number() bool {
+	for _, p := range t.params()[1:] {
+		for _, v := range t.vals[p.Name] {
+			if v.Meta.Tensor != nil {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // spreadResult is how the result of such an operator lies.
