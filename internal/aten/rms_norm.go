@@ -73,7 +73,7 @@ func rmsNormParts(c *op.Call, x, w *op.Tensor, a *RMSNormArgs, beside bool) *op.
 	if beside {
 		y = weighted(y)
 	}
-	out := c.Do1(To, &ToCopyArgs{DType: x.DType}, y)
+	out := c.Do1(To, &ToCopyArgs{DType: x.DType, Device: true}, y) // type_as
 	c.Drop(y)
 	if !beside {
 		out = weighted(out)

@@ -9,6 +9,7 @@ import (
 type ToCopyArgs struct {
 	DType  tensor.DType
 	Format tensor.MemoryFormat
+	Device bool // the options name a device, too, as those of type_as
 }
 
 // toTypes are the arguments of conversions to each type, which no operator changes.
@@ -75,7 +76,8 @@ func cast(name string, d tensor.DType) *op.Op {
 
 // The conversions by name.
 var (
-	_ = cast("float", tensor.Float32)
+	Float = cast("float", tensor.Float32)
+
 	_ = cast("half", tensor.Float16)
 	_ = cast("bfloat16", tensor.BFloat16)
 	_ = cast("double", tensor.Float64)

@@ -386,6 +386,11 @@ func (s *script) stepBody(fn *program.Func) {
 		s.indent++
 		defer func() { s.indent-- }()
 	}
+	if t := s.job.Parallel.TP; t != nil && t.Loss && fn == s.job.Step {
+		s.line("with loss_parallel():")
+		s.indent++
+		defer func() { s.indent-- }()
+	}
 	s.statements(f, fn.Body, s.contexts())
 }
 

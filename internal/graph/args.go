@@ -308,6 +308,7 @@ func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) value.Value {
 		x.Row, x.Inputs, ins = row, []int{1}, ins[1:]
 	}
 	x.OpArgs = op.BindArgs(row.Args, vals)
+	spread := el.spreadOperand(t, row, x.OpArgs, e.Head)
 	outs, err := el.shapes.Infer(row, x.OpArgs, ins...)
 	if err != nil {
 		at := e.At
@@ -319,6 +320,9 @@ func (f *fn) callOp(e *spec.Entry, sc *scope, s *op.Signed) value.Value {
 	el.beyond(e.Head.At)
 	m := value.Results(row, outs)
 	m.Causal = row == aten.CausalMask
+	if spread != nil {
+		m.Spread = el.spreadResult(spread, m.Tensor, e.Head)
+	}
 	return value.Value{Expr: x, Meta: m}
 }
 

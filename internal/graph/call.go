@@ -220,14 +220,20 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []value.Value
 	}
 	switch {
 	case e.Head.V == spec.HeadSeq:
+		ins = el.prepareInputs(ins, at)
 		class, rets = f.u.sequential(e, sc, ins)
+		rets = el.prepareResults(class, rets, at)
 	case e.Head.V == spec.HeadBlock:
 		b := f.u.findBlock(e, sc)
 		if b.V.Kind.V != spec.KindModule {
 			el.fail(e.At, "block %q is a function, not a module", b.Name.V)
 		}
-		class, rets = el.block(b, f.u, f.u.with(e, sc, b), ins, at)
 		keywords = b.V.Keywords
+		given := ins
+		ins = el.prepareInputs(ins, at)
+		class, rets = el.block(b, f.u, f.u.with(e, sc, b), ins, at)
+		ins = given
+		rets = el.prepareResults(class, rets, at)
 	case l != nil:
 		class, rets = f.u.layer(e, sc, l, ins, kwargs, at)
 	default:
@@ -582,6 +588,10 @@ func (u *unit) layer(e *spec.Entry, sc *scope, l *module.Layer, ins []value.Valu
 	if style != nil {
 		rets = el.returned(style, rets, e.Head.At)
 		class.Style = style
+	} else {
+		for _, v := range ins {
+			el.plain(v, e.Head)
+		}
 	}
 	el.beyond(e.Head.At)
 	return class, rets

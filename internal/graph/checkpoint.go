@@ -23,6 +23,9 @@ func (f *fn) checkpointed(c *spec.Checkpoint, sc *scope, v value.Value) value.Va
 	x := *v.Expr
 	x.Checkpoint = techniques.CheckpointOf(el.errs, c)
 	techniques.PlainKeywords(el.errs, &x, c.At)
+	if x.Checkpoint.Reentrant && len(el.plan) > 0 {
+		el.fail(c.Reentrant.At, techniques.ReentrantTP)
+	}
 	if x.Kind == program.CallFun && c.Segments.Set {
 		el.fail(c.Segments.At, "segments are made of a Sequential")
 	}

@@ -35,13 +35,28 @@ const (
 	Colwise  = "colwise"
 	Rowwise  = "rowwise"
 	Sequence = "sequence"
+
+	PrepareInput  = "prepare_input"
+	PrepareOutput = "prepare_output"
 )
 
 // Style is how parallelize_module spreads a module over the ranks.
 type Style struct {
 	Name          string
 	Input, Output *Placement // input_layouts, output_layouts; nil: the style's own
+	Local         bool       // use_local_output: what comes out is a rank's part, not a DTensor
+
+	Prepared []Prepared // of PrepareInput and PrepareOutput
 }
+
+// Prepared is what becomes of an input or a result of a module: a DTensor that lies so,
+// unless it is one, which then gets the desired placement.
+type Prepared struct {
+	As, Desired *Placement // nil As: it is left as it is
+}
+
+// Prepares reports whether the style changes how values lie, and no module.
+func (s *Style) Prepares() bool { return s.Name == PrepareInput || s.Name == PrepareOutput }
 
 // sequenceDim is the dimension in which SequenceParallel divides.
 const sequenceDim = 1
@@ -69,6 +84,15 @@ func (s *Style) Computes(table bool) Placement {
 		return Placement{true, sequenceDim}
 	}
 	return Placement{}
+}
+
+// Redistributes reports whether the hook changes the placement of a DTensor that
+// comes in. But for a sequence it goes by the placement that inputs are said to have.
+func (s *Style) Redistributes(arrives, computes, at Placement, rank int) bool {
+	if s.Name == Sequence {
+		return at != computes.Of(rank)
+	}
+	return arrives.Of(rank) != computes.Of(rank)
 }
 
 // Gives is the placement of what the module computes; of partial ones each rank
@@ -112,6 +136,7 @@ func (s *Style) Divides(param string, table bool) (dim int, divided bool) {
 // calls.
 type TP struct {
 	Modules []Parallelized
+	Loss    bool // steps run in loss_parallel
 }
 
 // Parallelized is a module with its style.

@@ -44,7 +44,8 @@ type Parallel struct {
 	Rank      Integer `yaml:"rank" min:"0" max:"131071" default:"0" of:"deepspeed" doc:"of deepspeed: the process that is planned; its part of the parameters, and of their gradients, is not that of others"`
 
 	TP   Integer `yaml:"tp" min:"2" max:"131072" doc:"processes, one on each GPU, over which the modules of plan are divided: tensor parallelism, torch.distributed.tensor.parallel.parallelize_module"`
-	Plan *Value  `yaml:"plan" of:"tp" doc:"of tp: paths or patterns of modules, such as layers.*.up, with the style of each: colwise, rowwise or sequence, or a mapping of one to its arguments"`
+	Plan *Value  `yaml:"plan" of:"tp" doc:"of tp: paths or patterns of modules, such as layers.*.up, with the style of each: colwise, rowwise, sequence, prepare_input or prepare_output, or a mapping of one to its arguments"`
+	Loss Boolean `yaml:"loss_parallel" default:"false" of:"tp" doc:"of tp: steps run in torch.distributed.tensor.parallel.loss_parallel: cross_entropy of a DTensor that is divided among the classes"`
 
 	Tensor   Integer `yaml:"tensor" min:"1" doc:"tensor-parallel ranks" later:"tensor parallelism" modelled:"1"`
 	Pipeline Integer `yaml:"pipeline" min:"1" doc:"pipeline stages" later:"pipeline parallelism" modelled:"1"`

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 )
 
@@ -13,6 +14,8 @@ type Planned struct {
 	Style         string // as in program
 	Input, Output *Layout
 	Local         bool
+
+	Layouts, Desired []*Layout // of prepare_input and prepare_output; nil ones are left as they are
 }
 
 // Layout is a placement of a tensor: replicate or shard(dim).
@@ -22,9 +25,10 @@ type Layout struct {
 }
 
 var (
-	styles     = []string{"colwise", "rowwise", "sequence"}
+	styles     = []string{"colwise", "rowwise", "sequence", "prepare_input", "prepare_output"}
 	shardForm  = regexp.MustCompile(`^[Ss]hard\((-?[0-9])\)$`)
-	styleNames = map[string]string{"ColwiseParallel": "colwise", "RowwiseParallel": "rowwise", "SequenceParallel": "sequence"}
+	styleNames = map[string]string{"ColwiseParallel": "colwise", "RowwiseParallel": "rowwise", "SequenceParallel": "sequence",
+		"PrepareModuleInput": "prepare_input", "PrepareModuleOutput": "prepare_output"}
 )
 
 // Planned reads the plan of tp.
@@ -47,13 +51,13 @@ func (p *Parallel) Planned(errs *Errors) []Planned {
 		if s, ok := styleNames[item.Style]; ok {
 			item.Style = s
 		}
-		switch item.Style {
-		case "colwise", "rowwise", "sequence":
+		switch {
+		case slices.Contains(styles, item.Style):
 			item.arguments(args, errs)
 			out = append(out, item)
 		default:
 			if name.Kind != Str {
-				errs.Addf(name.Span, "a style is colwise, rowwise or sequence, or a mapping of one to its arguments, not %s", name.Describe())
+				errs.Addf(name.Span, "a style is colwise, rowwise, sequence, prepare_input or prepare_output, or a mapping of one to its arguments, not %s", name.Describe())
 				continue
 			}
 			errs.Unknown(name.Span, "style of parallelize_module", name.Str, styles)
@@ -71,12 +75,15 @@ func (x *Planned) arguments(args *Value, errs *Errors) {
 		errs.Addf(args.Span, "the arguments of %s are a mapping, not %s", x.Style, args.Describe())
 		return
 	}
+	prepares := map[string]string{"prepare_input": "input", "prepare_output": "output"}[x.Style]
 	allowed := []string{"input_layouts", "output_layouts", "use_local_output"}
-	if x.Style == "sequence" {
+	switch {
+	case prepares != "":
+		allowed = []string{prepares + "_layouts", "desired_" + prepares + "_layouts", "use_local_output"}
+	case x.Style == "sequence":
 		allowed = allowed[2:]
-	} else {
-		x.Local = true
 	}
+	x.Local = x.Style != "sequence" && x.Style != "prepare_input"
 	for _, p := range args.Pairs {
 		switch k := p.Key.Str; {
 		case k == "use_local_output":
@@ -84,17 +91,36 @@ func (x *Planned) arguments(args *Value, errs *Errors) {
 				errs.Addf(p.Value.Span, "use_local_output is true or false, not %s", p.Value.Describe())
 			}
 			x.Local = p.Value.Bool
-		case k == "input_layouts" && x.Style != "sequence":
-			x.Input = layout(p.Value, errs)
-		case k == "output_layouts" && x.Style != "sequence":
-			x.Output = layout(p.Value, errs)
-		default:
+		case !slices.Contains(allowed, k):
 			errs.Unknown(p.Key.Span, "argument of "+x.Style, k, allowed)
+		case prepares != "" && k == allowed[0]:
+			x.Layouts = layouts(p.Value, errs)
+		case prepares != "":
+			x.Desired = layouts(p.Value, errs)
+		case k == "input_layouts":
+			x.Input = layout(p.Value, errs)
+		default:
+			x.Output = layout(p.Value, errs)
 		}
 	}
-	if !x.Local {
-		errs.Addf(x.At, "%s with use_local_output: false, whose result is a DTensor, is not modelled; write {%s: {use_local_output: true}}", x.Style, x.Style)
+	if prepares != "" && (x.Layouts == nil || len(x.Layouts) != len(x.Desired)) {
+		errs.Addf(x.At, "%s needs %s and %s, which are equally many", x.Style, allowed[0], allowed[1])
 	}
+}
+
+// layouts reads one placement, or a list of some, in which null stands for what is left
+// as it is.
+func layouts(v *Value, errs *Errors) []*Layout {
+	if v.Kind != List {
+		return []*Layout{layout(v, errs)}
+	}
+	out := make([]*Layout, len(v.Items))
+	for i, it := range v.Items {
+		if it.Kind != Null {
+			out[i] = layout(it, errs)
+		}
+	}
+	return out
 }
 
 // layout reads a placement.

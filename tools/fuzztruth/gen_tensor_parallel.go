@@ -26,6 +26,13 @@ type planned struct {
 	n       int
 	lines   []string
 	plan    []string
+
+	h      string // how h is a DTensor: its placement; "": it is none
+	inside string // the path of the block whose modules are written, with a dot
+	rms    bool   // norms are RMSNorm
+	blocks []string
+
+	checkpoints bool
 }
 
 func (p *planned) emit(format string, args ...any) {
@@ -39,7 +46,7 @@ func (p *planned) module(style string, args ...string) string {
 	if len(args) > 0 {
 		style = "{" + style + ": {" + strings.Join(args, ", ") + "}}"
 	}
-	p.plan = append(p.plan, name+": "+style)
+	p.plan = append(p.plan, p.inside+name+": "+style)
 	return name
 }
 
@@ -53,6 +60,9 @@ func (p *planned) stream() string {
 
 // reads are the arguments of a colwise style that reads x.
 func (p *planned) reads() []string {
+	if p.inside != "" {
+		return nil
+	}
 	if p.divided || p.g.chance(0.2) {
 		return []string{"input_layouts: " + p.stream()}
 	}
@@ -80,9 +90,17 @@ func (p *planned) linear(in, out string, features int64, style string, args []st
 
 // norm normalizes x into h, where there is a style for it.
 func (p *planned) norm(to string) {
+	p.h = ""
 	switch {
 	case p.divided:
-		p.emit("{LayerNorm: {%s}, inputs: x, name: %s, module: %s}", p.g.pick("", "bias: false"), to, p.module("sequence", "use_local_output: true"))
+		layer, args := fmt.Sprintf("LayerNorm: {%s}", p.g.pick("", "bias: false")), []string{"use_local_output: true"}
+		if p.rms {
+			layer = "RMSNorm: {}"
+		}
+		if p.g.chance(0.6) {
+			p.h, args = p.stream(), nil
+		}
+		p.emit("{%s, inputs: x, name: %s, module: %s}", layer, to, p.module("sequence", args...))
 	case p.g.chance(0.5):
 		p.emit("{LayerNorm: {elementwise_affine: false}, inputs: x, name: %s}", to)
 	case to != "x":
@@ -97,8 +115,54 @@ func (p *planned) added() {
 	p.emit("{add: [%s], name: x}", p.g.pick("x, h", "h, x"))
 }
 
+// block writes body as a block from h to h, whose module may be prepared and
+// checkpointed.
+func (p *planned) block(body func()) {
+	if p.inside != "" || p.g.chance(0.4) {
+		body()
+		return
+	}
+	p.n++
+	name := fmt.Sprintf("m%d", p.n)
+	outer, divided := p.lines, p.divided
+	p.lines, p.inside = nil, name+"."
+	style := fmt.Sprintf("{prepare_input: {input_layouts: [%s], desired_input_layouts: [replicate]%s}}", p.stream(), p.g.pick("", "", ", use_local_output: true", ", use_local_output: false"))
+	p.plan = append(p.plan, name+": "+style)
+	body()
+	p.blocks = append(p.blocks, fmt.Sprintf("    %s:\n      inputs: [h]\n      layers:\n    %s\n", name, strings.Join(p.lines, "\n    ")))
+	p.lines, p.inside, p.divided = outer, "", divided
+	how := ""
+	if p.checkpoints {
+		how = p.g.pick("", ", checkpoint: true", ", checkpoint: true", ", checkpoint: {use_reentrant: true}", ", checkpoint: {save: [matmul]}", ", checkpoint: {save: [scaled_dot_product_attention, gelu]}")
+	}
+	p.emit("{block: %s, inputs: h, name: h, module: %s%s}", name, name, how)
+}
+
+// result writes the layer with which a branch ends, into h.
+func (p *planned) result(features int64) {
+	if p.inside == "" && p.g.chance(0.3) { // a DTensor, of which a block makes a tensor again
+		p.n++
+		name := fmt.Sprintf("m%d", p.n)
+		at := p.stream()
+		if p.g.chance(0.5) {
+			at = "replicate"
+		}
+		p.linear("h", "h", features, "rowwise", []string{"output_layouts: " + at, "use_local_output: false"})
+		p.plan = append(p.plan, fmt.Sprintf("%s: {prepare_output: {output_layouts: %s, desired_output_layouts: %s}}", name, at, p.stream()))
+		p.blocks = append(p.blocks, fmt.Sprintf("    %s:\n      inputs: [h]\n      layers: [{return: [h]}]\n", name))
+		p.emit("{block: %s, inputs: h, name: h, module: %s}", name, name)
+		return
+	}
+	p.linear("h", "h", features, "rowwise", p.writes())
+}
+
 func (p *planned) mlp() {
 	p.norm("h")
+	p.block(p.feedForward)
+	p.added()
+}
+
+func (p *planned) feedForward() {
 	wide := p.g.multiple(p.ranks, 16, 600)
 	if p.g.chance(0.4) {
 		p.linear("h", "u", wide, "colwise", p.reads())
@@ -109,12 +173,16 @@ func (p *planned) mlp() {
 		p.linear("h", "h", wide, "colwise", p.reads())
 		p.emit("{%s: h, name: h}", p.g.pick("silu", "gelu", "relu", "tanh"))
 	}
-	p.linear("h", "h", p.d, "rowwise", p.writes())
-	p.added()
+	p.result(p.d)
 }
 
 func (p *planned) attention() {
 	p.norm("h")
+	p.block(p.heads)
+	p.added()
+}
+
+func (p *planned) heads() {
 	heads, width := p.ranks*(1+p.g.r.Int64N(3)), p.g.multiple(4, 4, 40)
 	for _, name := range []string{"q", "k", "v"} {
 		p.linear("h", name, heads*width, "colwise", p.reads())
@@ -124,12 +192,17 @@ func (p *planned) attention() {
 	p.emit("{scaled_dot_product_attention: {query: q, key: k, value: v, is_causal: %s}, name: h}", p.g.pick("true", "false"))
 	p.emit("{transpose: [1, 2], inputs: h, name: h}")
 	p.emit("{reshape: [%d, %d, %d], inputs: h, name: h}", p.b, p.t, heads/p.ranks*width)
-	p.linear("h", "h", p.d, "rowwise", p.writes())
-	p.added()
+	p.result(p.d)
 }
 
 // alone is a linear layer by itself, whose result is whole.
 func (p *planned) alone() {
+	if p.g.chance(0.3) { // two layers, a DTensor between them
+		p.linear("x", "x", p.g.multiple(p.ranks, 16, 300), "colwise", append(p.reads(), "use_local_output: false"))
+		p.d = p.g.multiple(p.ranks, 16, 300)
+		p.linear("x", "x", p.d, "rowwise", p.writes())
+		return
+	}
 	p.d = p.g.multiple(p.ranks, 16, 300)
 	if !p.divided && p.g.chance(0.5) {
 		p.linear("x", "x", p.d, "rowwise", []string{"input_layouts: replicate"})
@@ -155,7 +228,7 @@ func (p *planned) table() {
 
 func (g *generator) tensorParallel(seed uint64) (text, arch string) {
 	arch = g.pick("sm70", "sm75", "sm80", "sm80", "sm86", "sm89", "sm90")
-	p := &planned{g: g, ranks: []int64{2, 2, 3, 4, 8}[g.r.IntN(5)], b: g.size(1, 6)}
+	p := &planned{g: g, ranks: []int64{2, 2, 3, 4, 8}[g.r.IntN(5)], b: g.size(1, 6), rms: g.chance(0.6), checkpoints: g.chance(0.5)}
 	p.t, p.d = g.multiple(p.ranks, 8, 160), g.multiple(p.ranks, 16, 300)
 	input := fmt.Sprintf("x: {shape: [%d, %d]}", p.t, p.d)
 	if g.chance(0.6) {
@@ -176,13 +249,26 @@ func (g *generator) tensorParallel(seed uint64) (text, arch string) {
 	if g.chance(0.5) {
 		p.norm("x")
 	}
-	p.linear("x", "x", classes, "colwise", append(p.reads(), "output_layouts: replicate"))
+	last := append(p.reads(), "output_layouts: replicate")
+	parallel := g.chance(0.5)
+	if parallel {
+		last = append(p.reads(), "use_local_output: false")
+	}
+	p.linear("x", "x", classes, "colwise", last)
 	var b strings.Builder
 	fmt.Fprintf(&b, "memplan: 1\nname: fuzz-%d\nmodel:\n  inputs:\n    %s\n", seed, input)
 	loss := "  loss: {mean: out}\n"
-	if g.chance(0.6) {
+	if parallel || g.chance(0.6) {
 		fmt.Fprintf(&b, "    y: {shape: [%d], dtype: int64}\n", p.t)
 		loss = "  loss:\n    - {flatten: {input: out, end_dim: 1}, name: out}\n    - {flatten: {input: y}, name: y}\n    - {cross_entropy: [out, y]}\n"
+		if parallel {
+			convert := g.pick("", "", "    - {float: out, name: out}\n")
+			args := g.pick("", "", ", reduction: sum", ", ignore_index: 0")
+			loss = "  loss:\n    - {flatten: {input: out, end_dim: 1}, name: out}\n" + convert + "    - {flatten: {input: y}, name: y}\n    - {cross_entropy: {input: out, target: y" + args + "}}\n"
+		}
+	}
+	if len(p.blocks) > 0 {
+		b.WriteString("  blocks:\n" + strings.Join(p.blocks, ""))
 	}
 	fmt.Fprintf(&b, "  layers:\n%s\n%s", strings.Join(p.lines, "\n"), loss)
 	train := []string{fmt.Sprintf("batch_size: %d", p.b)}
@@ -191,6 +277,10 @@ func (g *generator) tensorParallel(seed uint64) (text, arch string) {
 	train = append(train, g.maybe(0.25, "grad_accumulation: 2")...)
 	train = append(train, "optimizer: "+g.pick("AdamW", "AdamW", "{AdamW: {weight_decay: 0.1, amsgrad: true}}", "Adam", "SGD", "{SGD: {momentum: 0.9}}", "{AdamW: {foreach: false}}", "{AdamW: {fused: true}}"))
 	fmt.Fprintf(&b, "train: {%s}\n", strings.Join(train, ", "))
-	fmt.Fprintf(&b, "parallel: {tp: %d, plan: {%s}}\n", p.ranks, strings.Join(p.plan, ", "))
+	more := ""
+	if parallel {
+		more = ", loss_parallel: true"
+	}
+	fmt.Fprintf(&b, "parallel: {tp: %d, plan: {%s}%s}\n", p.ranks, strings.Join(p.plan, ", "), more)
 	return b.String(), arch
 }

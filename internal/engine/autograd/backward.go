@@ -382,7 +382,7 @@ func (p *Player) accumulate(e edge, t *op.Tensor) *op.Tensor {
 	}
 	old := Of(*sum)
 	p.Op = p.names.op("add")
-	wrapped := old.Wrapped || Of(t).Wrapped || e.fn.leaf != nil && e.fn.leaf.Wrapped
+	wrapped := old.Wrapped || Of(t).Wrapped || e.fn.leaf != nil && e.fn.leaf.Wrapped || e.fn.wraps
 	if !wrapped && !p.env.GradMode && old.refs == 1 && old.st.refs == 1 && old.IsDense() {
 		p.Drop(p.Do1(aten.AddInPlace, &aten.AddArgs{}, *sum, t))
 	} else {

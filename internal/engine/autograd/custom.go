@@ -101,7 +101,9 @@ func (p *Player) UnpackInput(n *Node, k int) *op.Tensor {
 // NewPassage makes the node of a function that returns its inputs, which Through puts
 // through it.
 func (p *Player) NewPassage(row *op.Op, args any) *Node {
-	return p.newNode(row, args, p.names.node(row), p.nextSeq())
+	n := p.newNode(row, args, p.names.node(row), p.nextSeq())
+	n.wraps = p.Wraps
+	return n
 }
 
 // Through returns a view of t that n made, which may not be changed in place.

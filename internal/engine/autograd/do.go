@@ -4,14 +4,19 @@ import (
 	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/trace"
 )
 
 // Do implements op.Exec: it runs one operator and records it for autograd.
 func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
+	if p.OfSpread != nil && !p.Wraps && len(in) > 0 && in[0] != nil && Of(in[0]).Spread != nil {
+		return p.doSpread(r, args, in)
+	}
 	if r.Casts(&p.env) {
 		return p.doAutocast(r, args, in)
 	}
+	asked := r
 	if x := p.Instead[r]; x != nil {
 		r = x
 	}
@@ -25,7 +30,7 @@ func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 	p.depth++
 	p.asked++
 	c := p.calls.Get(nil)
-	c.Exec, c.Op, c.In, c.Args = p, r, in, args
+	c.Exec, c.Op, c.In, c.Args = p, asked, in, args
 	guarded := p.Recomputing > 0
 	if guarded {
 		c.Exec = p.guard(c)
@@ -63,6 +68,26 @@ func (p *Player) Do(r *op.Op, args any, in ...*op.Tensor) []*op.Tensor {
 	copy(out, c.Out)
 	*c = op.Call{}
 	p.calls.Put(c)
+	return out
+}
+
+// doSpread runs an operator of a DTensor outside of modules. Those that are modelled leave
+// what is divided the last dimension.
+func (p *Player) doSpread(r *op.Op, args any, in []*op.Tensor) []*op.Tensor {
+	outer := p.Push()
+	p.Wraps, p.env.TorchDispatch, p.Instead = true, true, p.OfSpread
+	out := p.Do(r, args, in...)
+	p.Pop(outer)
+	if o := Of(out[0]); o.Spread == nil {
+		at := Of(in[0]).Spread.Placement
+		if at.Shard {
+			at.Dim = o.Rank() - 1
+		}
+		if o.Rank() == 0 {
+			at = program.Placement{}
+		}
+		o.Spread = &Spread{Placement: at}
+	}
 	return out
 }
 
@@ -171,6 +196,7 @@ func (p *Player) begin(r *op.Op, c *op.Call, original *op.Tensor) *Node {
 	}
 	n := p.newNode(r, c.Args, p.names.node(r), p.nextSeq())
 	p.made(n)
+	n.wraps = p.Wraps
 	n.edges = p.edges.Zeroed(n.edges, len(c.In))
 	n.inM = p.metas.Zeroed(n.inM, len(c.In))
 	for i, t := range c.In {

@@ -26,6 +26,7 @@ type Node struct {
 	custom Function    // of a function that has its own way with what it saved
 	train  bool        // the operator ran in training mode
 	done   bool        // saved tensors were released
+	wraps  bool        // its results are instances of a subclass of Tensor: none of their gradients is added to in place
 	before []func()    // Tensor.register_hook on its results
 	after  []func()    // Node.register_hook while it runs
 

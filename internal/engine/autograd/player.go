@@ -17,10 +17,9 @@ type Player struct {
 	guarded
 	pretended
 	*memory
-	variables []*op.Tensor // of the Python function that was called
-	into      *op.Tensor   // where the next result of its size and type goes; nil: to a block of its own
-
-	Instead map[*op.Op]*op.Op // rows that run in the place of others, also where operators call them
+	variables []*op.Tensor      // of the Python function that was called
+	OfSpread  map[*op.Op]*op.Op // rows that run in the place of others where the first input is a DTensor, outside of modules; nil: there are none such
+	into      *op.Tensor        // where the next result of its size and type goes; nil: to a block of its own
 }
 
 // New returns a player for one device.

@@ -32,6 +32,9 @@ type Scope struct {
 	task     *graphTask   // the backward pass under way
 	hooks    []SavedHooks // saved_tensors_hooks that are entered, the innermost last
 	dispatch []*Selective // modes of torch dispatch that are entered, the innermost last
+
+	Instead map[*op.Op]*op.Op // rows that run in the place of others, also where operators call them
+	Wraps   bool              // results are instances of a subclass of Tensor, such as DTensor
 }
 
 // Streams beside the default one; each has memory of its own.

@@ -80,14 +80,14 @@ func (p *Player) runDispatched(r *op.Op, c *op.Call) {
 		return
 	}
 	modes := p.dispatch
-	s := modes[n-1]
-	chosen := s.stores(r)
+	s, key := modes[n-1], c.Op // r may run in its place
+	chosen := s.stores(key)
 	if chosen && s.replay {
-		outs := s.store.kept[r]
+		outs := s.store.kept[key]
 		if len(outs) == 0 {
 			p.Fail("a checkpoint that keeps results runs backward a second time")
 		}
-		s.store.kept[r] = outs[1:]
+		s.store.kept[key] = outs[1:]
 		for _, k := range outs[0] {
 			if k.version != Of(k.t).st.version {
 				p.Fail("a result that a checkpoint keeps was modified in place, which PyTorch refuses")
@@ -109,10 +109,10 @@ func (p *Player) runDispatched(r *op.Op, c *op.Call) {
 		outs[i] = kept{p.Alias(t, t.Layout, t.DType), Of(t).st.version}
 		p.CountSaved(t)
 	}
-	if s.store.kept[r] == nil {
-		s.store.keys = append(s.store.keys, r)
+	if s.store.kept[key] == nil {
+		s.store.keys = append(s.store.keys, key)
 	}
-	s.store.kept[r] = append(s.store.kept[r], outs)
+	s.store.kept[key] = append(s.store.kept[key], outs)
 }
 
 // Clear drops what was stored and never taken: the lists of the operators in

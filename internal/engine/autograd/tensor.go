@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
 )
@@ -40,8 +41,15 @@ type Object struct {
 	acc       *Node // the leaf's AccumulateGrad node while a graph holds it
 	Param     bool
 	Wrapped   bool               // an instance of a subclass of Tensor, such as DTensor: no gradient is added to it in place
+	Spread    *Spread            // of a DTensor; nil: it is none
 	Ready     func(leaf *Object) // Tensor.register_post_accumulate_grad_hook
 	Reduce    func(leaf *Object) // a post hook of the AccumulateGrad node: it runs without a gradient, too
+}
+
+// Spread is how a DTensor lies on the ranks.
+type Spread struct {
+	program.Placement
+	Summand bool // each rank has a summand of its gradient
 }
 
 // Of returns what lies behind t.

@@ -31,6 +31,9 @@ type parallelized struct {
 // device.
 func Parallelize(p *python.Interp, root *python.Module, j *program.Parallel) {
 	seeded, started := false, false
+	if j.TP.Loss {
+		p.OfSpread = lossRows(p, (&parallelized{p: p, started: &started}).toCopy())
+	}
 	for _, x := range j.TP.Modules {
 		m := root
 		for path := x.Path; path != ""; {
@@ -42,6 +45,10 @@ func Parallelize(p *python.Interp, root *python.Module, j *program.Parallel) {
 		m.Hooks = h
 		outer := p.Push()
 		p.Layer = m.Layer
+		if h.Prepares() {
+			p.Pop(outer)
+			continue
+		}
 		if !seeded && h.Name != program.Sequence { // distribute_tensor: the state of a generator goes to all ranks
 			p.Drop(p.New(tensor.Contiguous(tensor.D(seedBytes)), tensor.Uint8))
 			seeded = true
@@ -101,14 +108,31 @@ func (h *parallelized) gradient(divided bool) python.GradPlacement {
 func (h *parallelized) PreForward(args []python.Value, _ []string) []python.Value {
 	p := h.p
 	out := p.HoldAll(args)
-	x := args[0].T
-	y := h.passed(fromLocal, x)
-	if from, to := h.Arrives().Of(x.Rank()), h.Computes(h.table).Of(x.Rank()); from != to {
-		y = h.redistributed(y, &redistribution{h: h, from: from, to: to, input: true})
+	switch h.Name {
+	case program.PrepareOutput:
+		return out
+	case program.PrepareInput:
+		for i, x := range h.Prepared {
+			out[i] = h.prepare(x, out[i])
+		}
+		return out
+	}
+	p.Env().TorchDispatch, p.Wraps = true, true // until the call ends
+	y := p.Keep(args[0].T)
+	at, rank := autograd.Of(y).Spread, y.Rank()
+	from, to := h.Arrives().Of(rank), h.Computes(h.table).Of(rank)
+	changes := from != to
+	if at == nil {
+		y = h.given(y, &autograd.Spread{Placement: from, Summand: h.Name == program.Colwise && !changes})
+	} else {
+		changes, from = h.Redistributes(h.Arrives(), h.Computes(h.table), at.Placement, rank), at.Placement
+		at.Summand = at.Summand || h.Name == program.Colwise && !changes
+	}
+	if changes {
+		y = h.redistributed(y, &redistribution{h: h, from: from, to: &autograd.Spread{Placement: to, Summand: h.Name == program.Colwise}, async: true})
 	}
 	p.Drop(out[0].T)
 	out[0] = python.Value{T: y}
-	p.Env().TorchDispatch = true // until the call ends
 	p.Instead = map[*op.Op]*op.Op{aten.ToCopy: h.toCopy()}
 	if h.Name == program.Rowwise {
 		p.Instead[aten.Addmm], p.Instead[aten.Add], p.Instead[aten.Embedding] = biased(aten.Addmm, 0), biased(aten.Add, 1), h.embedding()
@@ -119,26 +143,86 @@ func (h *parallelized) PreForward(args []python.Value, _ []string) []python.Valu
 // PostForward implements python.ForwardHooks: the result gets the placement that is
 // asked for, and a tensor is made of this rank's part (_prepare_output_fn).
 func (h *parallelized) PostForward(v python.Value) python.Value {
-	p, t := h.p, v.T
+	p := h.p
+	switch h.Name {
+	case program.PrepareInput:
+		return v
+	case program.PrepareOutput:
+		if v.List == nil {
+			return h.prepare(h.Prepared[0], v)
+		}
+		items := p.HoldAll(v.List.Items)
+		for i, x := range h.Prepared {
+			items[i] = h.prepare(x, items[i])
+		}
+		p.LetGo(v)
+		return python.Value{List: python.NewList(items)}
+	}
+	t := v.T
 	p.Instead = nil
 	from, partial := h.Gives()
 	from, to := from.Of(t.Rank()), h.Returns().Of(t.Rank())
-	y := p.Keep(t)
+	y, at := p.Keep(t), &autograd.Spread{Placement: to}
 	if partial || from != to {
-		y = h.redistributed(y, &redistribution{h: h, from: from, to: to, partial: partial})
+		y = h.redistributed(y, &redistribution{h: h, from: from, to: at, partial: partial})
 	}
-	out := h.passed(toLocal, y)
-	p.Drop(y, t)
-	return python.Value{T: out}
+	autograd.Of(y).Spread = at
+	if h.Local {
+		y = h.local(y)
+	}
+	p.Drop(t)
+	return python.Value{T: y}
 }
 
-// passed is t as an autograd.Function returns it that changes nothing.
-func (h *parallelized) passed(row *op.Op, t *op.Tensor) *op.Tensor {
-	p := h.p
-	if !p.NeedsGrad(t) {
-		return p.Keep(t)
+// prepare is _prepare_input_arg and _prepare_out_fn, of one value that is given up.
+func (h *parallelized) prepare(x program.Prepared, v python.Value) python.Value {
+	if x.As == nil {
+		return v
 	}
-	return p.Through(p.NewPassage(row, h), t)
+	p, y := h.p, v.T
+	outer := p.Push()
+	p.Wraps = true
+	from := x.As.Of(y.Rank())
+	changes := x.Desired != nil && from != x.Desired.Of(y.Rank())
+	if at := autograd.Of(y).Spread; at == nil {
+		y = h.given(y, &autograd.Spread{Placement: from})
+	} else {
+		from = at.Placement
+	}
+	if changes {
+		y = h.redistributed(y, &redistribution{h: h, from: from, to: &autograd.Spread{Placement: x.Desired.Of(y.Rank())}})
+	}
+	if h.Local {
+		y = h.local(y)
+	}
+	p.Pop(outer)
+	return python.Value{T: y}
+}
+
+// given is DTensor.from_local of a tensor that is given up.
+func (h *parallelized) given(t *op.Tensor, at *autograd.Spread) *op.Tensor {
+	y := h.passed(fromLocal, at, t)
+	autograd.Of(y).Spread = at
+	return y
+}
+
+// local is DTensor.to_local of one that is given up.
+func (h *parallelized) local(t *op.Tensor) *op.Tensor {
+	outer := h.p.Push()
+	h.p.Wraps = false
+	y := h.passed(toLocal, nil, t)
+	h.p.Pop(outer)
+	return y
+}
+
+// passed is t, which is given up, as an autograd.Function returns it that changes nothing.
+func (h *parallelized) passed(row *op.Op, args any, t *op.Tensor) *op.Tensor {
+	p := h.p
+	defer p.Drop(t)
+	if !p.NeedsGrad(t) {
+		return p.Alias(t, t.Layout, t.DType)
+	}
+	return p.Through(p.NewPassage(row, args), t)
 }
 
 // fromLocal is DTensor.from_local. Where each rank has a summand of the gradient
@@ -146,8 +230,8 @@ func (h *parallelized) passed(row *op.Op, t *op.Tensor) *op.Tensor {
 var fromLocal = &op.Op{
 	Name: "_FromTorchTensor", Node: "_FromTorchTensorBackward",
 	Grad: func(b *op.Back) {
-		h, g := b.Args.(*parallelized), b.Grads[0]
-		if h.Name == program.Colwise && !h.Arrives().Shard {
+		at, g := b.Args.(*autograd.Spread), b.Grads[0]
+		if at.Summand && !at.Shard {
 			b.Set(0, allReduce(&b.Call, g))
 			return
 		}
@@ -163,16 +247,18 @@ var toLocal = &op.Op{
 
 // redistribution are the arguments of Redistribute.
 type redistribution struct {
-	h        *parallelized
-	from, to program.Placement
-	partial  bool // each rank has a summand before
-	input    bool // of a module, otherwise a result
+	h       *parallelized
+	from    program.Placement
+	to      *autograd.Spread
+	partial bool // each rank has a summand before
+	async   bool // of the input of a module that is divided
 }
 
 // redistributed changes the placement of a tensor, which is given up.
 func (h *parallelized) redistributed(t *op.Tensor, a *redistribution) *op.Tensor {
 	out := h.p.Do1(redistribute, a, t)
 	h.p.Drop(t)
+	autograd.Of(out).Spread = a.to
 	return out
 }
 
@@ -185,12 +271,12 @@ var redistribute = &op.Op{
 			c.Drop(m)
 			a.h.mask = nil
 		}
-		c.Return(a.place(c, c.In[0], a.from, a.to, a.partial))
+		c.Return(a.place(c, c.In[0], a.from, a.to.Placement, a.partial))
 	},
 	Grad: func(b *op.Back) {
 		a, g := b.Args.(*redistribution), b.Grads[0]
-		out := a.place(&b.Call, g, a.to, a.from, a.input && a.h.Name == program.Colwise)
-		if a.input && (a.h.Name == program.Colwise || a.to.Dim == 0) { // a collective's result, which is not waited for yet (AsyncCollectiveTensor)
+		out := a.place(&b.Call, g, a.to.Placement, a.from, a.to.Summand)
+		if a.async && (a.to.Summand || a.to.Dim == 0) { // a collective's result, which is not waited for yet (AsyncCollectiveTensor)
 			autograd.Of(out).Wrapped = true
 		}
 		b.Set(0, out)
@@ -245,19 +331,30 @@ func reduceScatter(c *op.Call, t *op.Tensor, dim int, ranks int64) *op.Tensor {
 	return out
 }
 
-// toCopy converts a DTensor. Its derivative names the device, so that the first to
-// infer a placement makes a fake tensor on it, for which a tensor of one element is made
-// (init_gpu_context in torch/_subclasses/fake_tensor.py).
+// toCopy converts a DTensor. The first conversion that names the device, as derivatives
+// do, makes a fake tensor on it to infer a placement.
 func (h *parallelized) toCopy() *op.Op {
 	row := *aten.ToCopy
-	row.Grad = func(b *op.Back) {
-		if !*h.started {
-			*h.started = true
-			b.Drop(b.NewShape(tensor.Float32, 1))
+	row.Run = func(c *op.Call) {
+		if c.Args.(*aten.ToCopyArgs).Device {
+			h.fakes(c)
 		}
+		aten.ToCopy.Run(c)
+	}
+	row.Grad = func(b *op.Back) {
+		h.fakes(&b.Call)
 		aten.ToCopy.Grad(b)
 	}
 	return &row
+}
+
+// fakes is what happens before the first fake tensor is made on the device: a tensor of one
+// element is made (init_gpu_context in torch/_subclasses/fake_tensor.py).
+func (h *parallelized) fakes(c *op.Call) {
+	if !*h.started {
+		*h.started = true
+		c.Drop(c.NewShape(tensor.Float32, 1))
+	}
 }
 
 // biased is a row that adds a bias, its input i, to the product with a weight whose

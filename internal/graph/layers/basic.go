@@ -108,7 +108,7 @@ var LayerNorm = define(module.Layer{
 
 var RMSNorm = define(module.Layer{
 	Sig:   "nn.RMSNorm(normalized_shape: infer ints, eps: float? = None, elementwise_affine: bool = True)",
-	Is:    nn.Layer{Init: nn.Ones},
+	Is:    nn.Layer{Apart: true, Init: nn.Ones},
 	Alone: func(b *module.Builder) []*op.Tensor { return b.Alone(b.Sizes("normalized_shape")) },
 	Build: func(b *module.Builder) {
 		shape := b.Ints("normalized_shape")

@@ -112,6 +112,7 @@ func (j *Job) parallelKeys(s *spec.Parallel) {
 		{"cpu_offload", "fsdp", s.Offload.At, s.Offload.Set && !s.FSDP.Set},
 		{"pin_memory", "fsdp", s.Pin.At, s.Pin.Set && !s.FSDP.Set},
 		{"plan", "tp", spanOf(s.Plan), s.Plan != nil && !s.TP.Set},
+		{"loss_parallel", "tp", s.Loss.At, s.Loss.Set && !s.TP.Set},
 		{"rank", "deepspeed", s.Rank.At, s.Rank.Set && s.DeepSpeedRanks() == 0},
 		{"no_sync", "ddp or fsdp", s.NoSync.At, s.NoSync.Set && !s.DDP.Set && !s.FSDP.Set},
 	} {

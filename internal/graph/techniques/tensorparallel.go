@@ -18,7 +18,7 @@ func (j *Job) tensorParallel(s *spec.Parallel) {
 		j.fail(s.TP.At, "tp of several models is not modelled; this job has %s", spec.Plural(len(j.Models), "model"))
 	}
 	root := j.Job.Models[0].Root
-	p.Ranks, p.TP = s.TP.V, &program.TP{}
+	p.Ranks, p.TP = s.TP.V, &program.TP{Loss: s.Loss.V}
 	paths := root.ModulePaths()
 	styled := map[string]bool{}
 	for _, x := range j.Plan {
@@ -39,10 +39,10 @@ func (j *Job) tensorParallel(s *spec.Parallel) {
 	}
 	root.Walk(func(path string, c *program.Class) {
 		if styled[path] && c.Style == nil {
-			j.fail(s.Plan.Span, "%s is %s; the styles are modelled of Linear, Embedding and LayerNorm", path, c.Describe())
+			j.fail(s.Plan.Span, "%s is %s; the styles are modelled of Linear, Embedding, LayerNorm and RMSNorm, and prepare_input and prepare_output of blocks", path, c.Describe())
 		}
-		if !styled[path] && len(c.Params) > 0 {
-			j.fail(s.Plan.Span, "%s, %s, is not in the plan: optimizers refuse parameters of which some are DTensors and some are not, PyTorch says (got mixed torch.Tensor and DTensor); "+
+		if (!styled[path] || c.Style.Prepares()) && len(c.Params) > 0 {
+			j.fail(s.Plan.Span, "%s, %s, gets no style from the plan: optimizers refuse parameters of which some are DTensors and some are not, PyTorch says (got mixed torch.Tensor and DTensor); "+
 				"give each module that has parameters a style", path, c.Describe())
 		}
 	})
@@ -52,9 +52,15 @@ func (j *Job) tensorParallel(s *spec.Parallel) {
 	}
 }
 
+// ReentrantTP is why use_reentrant: true is refused.
+const ReentrantTP = "use_reentrant: true is not modelled with parallel.tp: results of the recomputation live until Python's garbage collector finds them"
+
 // tensorParallelGoesWith refuses what is not modelled of modules that are divided.
 func (j *Job) tensorParallelGoesWith(s *spec.Parallel) {
 	m, job := j.Job.Models[0], j.Job
+	if c := j.Spec.Train.Checkpoint; j.Checkpoints() && c.Reentrant.V {
+		j.fail(c.Reentrant.At, ReentrantTP)
+	}
 	for _, x := range []struct {
 		what  string
 		given bool
@@ -68,7 +74,6 @@ func (j *Job) tensorParallelGoesWith(s *spec.Parallel) {
 		{"prune", m.Pruned != nil},
 		{"freeze", len(m.Frozen) > 0},
 		{"load", m.Loaded != nil},
-		{"checkpoint", j.Checkpoints()},
 		{"train.ema", job.EMA != nil},
 		{"compile", m.Compiled != nil},
 		{"channels_last", job.ChannelsLast},

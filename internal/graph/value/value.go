@@ -20,8 +20,17 @@ type Meta struct {
 	Number any    // int64, float64 or bool
 	Scalar bool   // a number that is known only when the program runs
 
+	Spread *Spread // of a DTensor; nil: it is none
+
 	Causal bool // a mask that is known to be causal
 	Lost   bool // unknown, because of a mistake that was reported
+}
+
+// Spread is how a DTensor lies on the ranks; its tensor is a rank's part.
+type Spread struct {
+	program.Placement
+	Ranks          int64
+	Summand, Whole bool // modules that read it give such gradients
 }
 
 // List is a list of Python while a function is elaborated.
@@ -80,6 +89,9 @@ func (m Meta) AppendKey(b []byte) []byte {
 		if m.Causal {
 			b = append(b, "causal"...)
 		}
+		if m.Spread != nil {
+			b = append(b, m.Spread.Python()...)
+		}
 		return b
 	case m.Tuple != nil:
 		m = m.Now()
@@ -127,8 +139,11 @@ func (m Meta) Attr(name string) (any, bool) {
 	}
 	switch name {
 	case "shape":
-		dims := make([]any, m.Tensor.Rank())
-		for i, d := range m.Tensor.Size.Slice() {
+		dims, size := make([]any, m.Tensor.Rank()), m.Tensor.Size
+		if s := m.Spread; s != nil {
+			size = program.Redistributed(size, s.Placement, program.Placement{}, s.Ranks)
+		}
+		for i, d := range size.Slice() {
 			dims[i] = d
 		}
 		return dims, true
