@@ -69,10 +69,17 @@ func (h *model) prompts(s *spec.Spec) {
 		want["seq2seq-lm"] = "SEQ_2_SEQ_LM"
 	}
 	if want[task] == "" {
-		h.fail(p.At, "peft: %s modelled for %s, not for %s", are, list(slices.Sorted(maps.Keys(want))), task)
+		h.fail(p.At, "peft: %s modelled for %s, not for %s", are, strings.Join(slices.Sorted(maps.Keys(want)), " and "), task)
 	}
 	if p.TaskType.V != want[task] {
 		h.fail(p.At, "peft: %s task_type: %s, without which PEFT puts none in front of this model", need, want[task])
+	}
+	submodules := int64(1)
+	if task == "seq2seq-lm" {
+		submodules = 2
+	}
+	if n := p.Submodules; n.Set && n.V != submodules {
+		h.fail(n.At, "num_transformer_submodules: %d is not modelled for %s; leave it out, or write %d", n.V, task, submodules)
 	}
 	t := h.Spec.Trainer
 	if t.OfTRL() || t.Flattened() {
