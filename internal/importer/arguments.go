@@ -123,6 +123,7 @@ func (j *job) length(key string, otherwise int64) {
 type sequences struct {
 	key      string // of the file, which says how long samples are at most
 	most     int64
+	more     int64       // tokens that the program adds
 	multiple int64       // that batches are padded to
 	full     string      // why every batch has the most tokens; "": the longest sample decides
 	at       *spec.Value // that says so
@@ -131,7 +132,7 @@ type sequences struct {
 // sequences writes the param seq: what the file allows, unless the command line gives the
 // lengths of samples.
 func (j *job) sequences(s sequences) {
-	up := roundUp(s.most, s.multiple)
+	up := roundUp(s.most+s.more, s.multiple)
 	text := stringOf(up)
 	switch {
 	case j.opts.Lengths && s.full != "":
@@ -140,7 +141,10 @@ func (j *job) sequences(s sequences) {
 		grouped := j.on("group_by_length") || j.str("train_sampling_strategy", "") == "group_by_length"
 		text = fmt.Sprintf("{max: %d, pad_to_multiple_of: %d, group_by_length: %v}", s.most, s.multiple, grouped)
 	default:
-		if up != s.most {
+		switch {
+		case s.more > 0:
+			j.assume(j.get(s.key), "sequences have %d tokens: those of %s, %d that are added, and padding to a multiple of %d", up, s.key, s.more, s.multiple)
+		case up != s.most:
 			j.assume(j.get(s.key), "%s %d, as batches are padded to a multiple of %d", s.key, up, s.multiple)
 		}
 		if s.full != "" {

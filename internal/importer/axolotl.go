@@ -21,7 +21,7 @@ var axolotl = &Format{
 
 func (j *job) axolotl() {
 	j.parts(j.axolotlModel, j.axolotlTypes, j.axolotlAttention, j.axolotlBatch, j.axolotlAdapter, j.axolotlSteps, j.axolotlEvaluation,
-		j.axolotlKernels, j.axolotlTrains, j.axolotlCasts, j.axolotlDPO, j.axolotlGRPO, j.axolotlRefuses)
+		j.axolotlKernels, j.axolotlImages, j.axolotlTrains, j.axolotlCasts, j.axolotlDPO, j.axolotlGRPO, j.axolotlRefuses)
 	if j.on("dp_shard_size") || j.on("dp_replicate_size") {
 		j.world = j.count("dp_shard_size", 1) * j.count("dp_replicate_size", 1)
 	}
@@ -37,13 +37,6 @@ func (j *job) axolotlModel() {
 		j.put("model.with.linearized", "true", v)
 	}
 	class := j.str("type_of_model", j.str("model_type", ""))
-	if strings.HasPrefix(class, "Llama4ForConditional") {
-		at := j.get("type_of_model")
-		if at == nil {
-			at = j.get("model_type")
-		}
-		j.doubt(at, "%s has a vision model of 0.9 billion parameters, too; planned with the language model alone", class)
-	}
 	switch {
 	case j.flag("reward_model", false), strings.HasSuffix(class, "ForSequenceClassification"):
 		j.put("model.task", "seq-cls", j.get("reward_model"))
@@ -207,8 +200,11 @@ func (j *job) axolotlBatch() {
 	if c := j.count("trl.max_completion_length", 0); j.grpo() && seq.most <= c { // the prompt is in front
 		seq.most += c
 	}
+	pictured := j.axolotlPictured()
 	pad, packed := j.get("pad_to_sequence_len"), j.get("sample_packing")
 	switch {
+	case pictured: // whose collator cuts and pads nothing
+		j.assume(j.get("sequence_len"), "nothing is cut at sequence_len or padded to it with processor_type: samples may be longer")
 	case j.on("rl"): // whose collators do not pad unless they are asked to
 		seq.multiple = j.count("pad_to_multiple_of", 1)
 	case pad == nil || given(pad):
@@ -223,7 +219,7 @@ func (j *job) axolotlBatch() {
 		seq.full, seq.at = "a packed batch is full: one sequence of micro_batch_size * sequence_len tokens, of at least two samples", packed
 	case given(packed):
 		seq.full, seq.at = "packed batches are full: micro_batch_size rows of sequence_len tokens", packed
-	case given(pad) && !j.on("rl"):
+	case given(pad) && !j.on("rl") && !pictured:
 		seq.full, seq.at = "every batch is padded to sequence_len tokens", pad
 	}
 	j.sequences(seq)

@@ -158,7 +158,15 @@ func (j *job) axolotlFused() {
 // axolotlTrains says which parameters are trained (utils/freeze.py): those whose names
 // begin with what one of the regular expressions matches.
 func (j *job) axolotlTrains() {
-	v := j.get("unfrozen_parameters")
+	v, mm := j.get("unfrozen_parameters"), j.get("freeze_mm_modules")
+	switch {
+	case given(mm) && (given(v) || j.on("adapter")):
+		j.doubt(mm, "freeze_mm_modules with an adapter or unfrozen_parameters; planned without it")
+	case given(mm) && (j.sees() || j.hears()) && mmModules[j.modelType()] == "":
+		j.doubt(mm, "freeze_mm_modules: which modules %s has is not known; planned without", j.named)
+	case given(mm) && (j.sees() || j.hears()):
+		j.put("freeze.modules", "["+mmModules[j.modelType()]+"]", mm)
+	}
 	if !given(v) {
 		return
 	}
@@ -186,6 +194,16 @@ func (j *job) axolotlTrains() {
 	j.put("freeze.except", "["+strings.Join(except, ", ")+"]", v)
 	j.put("freeze.allow_missing", "true", nil)
 }
+
+// mmModules are patterns of the modules of images and sound that model types have, of those that
+// Axolotl freezes (utils/freeze.py).
+var mmModules = map[string]string{
+	"gemma3": towers, "glm46v": "model.visual", "glm4v": "model.visual", "internvl": towers, "lfm2_vl": towers, "llava": towers, "mistral3": towers,
+	"mllama": "model.vision_model, model.multi_modal_projector", "qwen2_5_vl": "model.visual", "qwen2_vl": "model.visual", "qwen3_vl": "model.visual",
+	"qwen3_vl_moe": "model.visual", "smolvlm": "model.vision_model",
+}
+
+const towers = "model.vision_tower, model.multi_modal_projector"
 
 // languageModel is where the language model is in a model of text and images.
 const languageModel = "model.language_model"

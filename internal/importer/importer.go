@@ -469,7 +469,7 @@ func (j *job) isType(name string) bool {
 
 // textAlone are the model types of text and images of which memplan plans the language
 // model alone, as AutoModelForCausalLM makes it; trainers use AutoModelForImageTextToText.
-var textAlone = []string{"qwen3_5", "qwen3_5_moe"}
+var textAlone = []string{"llama4", "qwen3_5", "qwen3_5_moe"}
 
 // str is the text of a key.
 func (f *file) str(key, otherwise string) string {

@@ -30,14 +30,15 @@ var llamaFactory = &Format{
 		table(reads, "`model.load.quantization_config`", "quantization_method quantization_bit quantization_type double_quantization"),
 		table(reads, "`model.with.attn`", "flash_attn"),
 		table(reads, "`params.seq`, the sequence length", "cutoff_len packing neat_packing"),
+		table(reads, "`params.images`, how many images a sample has", "dataset dataset_dir template image_max_pixels image_min_pixels image_do_pan_and_scan"),
 		table(reads, "`trainer.hf.gradient_checkpointing`", "disable_gradient_checkpointing use_reentrant_gc"),
 		table(reads, "`trainer.hf.use_liger_kernel`", "enable_liger_kernel"),
 		table(reads, "evaluation", "val_size eval_dataset"),
 		table(reads, "`parallel`", "deepspeed fsdp fsdp_config ddp_find_unused_parameters ddp_bucket_cap_mb"),
 		table(reads, "refused: another program", "export_dir infer_backend tensor_model_parallel_size use_mca use_megatron_bridge use_hyper_parallel"),
 
-		table(none, ofData, "dataset dataset_dir media_dir train_on_prompt mask_history streaming buffer_size mix_strategy interleave_probs overwrite_cache preprocessing_batch_size preprocessing_num_workers max_samples ignore_pad_token_for_loss tokenized_path data_shared_file_system disable_shuffling eval_on_each_dataset"),
-		table(none, ofText, "template tool_format default_system enable_thinking preserve_thinking use_fast_tokenizer split_special_tokens init_special_tokens new_special_tokens_config"),
+		table(none, ofData, "media_dir train_on_prompt mask_history streaming buffer_size mix_strategy interleave_probs overwrite_cache preprocessing_batch_size preprocessing_num_workers max_samples ignore_pad_token_for_loss tokenized_path data_shared_file_system disable_shuffling eval_on_each_dataset"),
+		table(none, ofText, "tool_format default_system enable_thinking preserve_thinking use_fast_tokenizer split_special_tokens init_special_tokens new_special_tokens_config"),
 		table(none, ofLogs, "use_swanlab swanlab_project swanlab_workspace swanlab_run_name swanlab_mode swanlab_api_key swanlab_logdir swanlab_lark_webhook_url swanlab_lark_secret plot_loss include_effective_tokens_per_second print_param_status"),
 		table(none, ofCode, "trust_remote_code cache_dir model_revision hf_hub_token ms_hub_token om_hub_token low_cpu_mem_usage adapter_folder offload_folder"),
 		table(none, ofSaves, "overwrite_output_dir pissa_convert create_new_adapter"),
@@ -47,7 +48,8 @@ var llamaFactory = &Format{
 		table(none, "the export of a model", "export_size export_device export_quantization_bit export_quantization_dataset export_quantization_nsamples export_quantization_maxlen export_legacy_format export_hub_model_id"),
 		table(none, "the launch: processes, devices and clouds", "ray_run_name ray_storage_path ray_storage_filesystem ray_num_workers resources_per_worker placement_strategy ray_init_kwargs master_addr master_port"),
 		table(none, ofGeneration, "do_sample temperature top_p top_k num_beams max_length max_new_tokens repetition_penalty length_penalty skip_special_tokens eval_num_beams generation_max_length generation_num_beams generation_config sortish_sampler"),
-		table(none, "sizes of images and sound, which memplan takes from the model", "image_max_pixels image_min_pixels image_do_pan_and_scan crop_to_patches video_max_pixels video_min_pixels video_fps video_maxlen use_audio_in_video audio_sampling_rate"),
+		table(none, "tiles of the images of InternVL, which are not modelled", "crop_to_patches"),
+		table(none, "sizes of videos and sound, of which samples are planned to have none", "video_max_pixels video_min_pixels video_fps video_maxlen use_audio_in_video audio_sampling_rate"),
 		table(none, "numbers and models of other stages", "pref_beta pref_ftx pref_bco_weight dpo_label_smoothing kto_chosen_weight kto_rejected_weight simpo_gamma ppo_buffer_size ppo_epochs ppo_score_norm ppo_target ppo_whiten_rewards reward_model reward_model_adapters reward_model_quantization_bit reward_model_type ld_alpha"),
 		table(none, "settings of an optimizer that the file does not ask for", "galore_target galore_rank galore_update_interval galore_scale galore_proj_type galore_layerwise apollo_target apollo_rank apollo_update_interval apollo_scale apollo_proj apollo_proj_type apollo_scale_type apollo_layerwise apollo_scale_front badam_mode badam_start_block badam_switch_mode badam_switch_interval badam_update_ratio badam_mask_mode badam_verbose"),
 		table(none, "settings of a profile that the file does not ask for", "profiler_output_dir profiler_wait_steps profiler_warmup_steps profiler_active_steps profiler_repeat profiler_record_shapes profiler_profile_memory profiler_with_stack profile_modules"),
@@ -97,7 +99,7 @@ func (j *job) llamaFactory() {
 	if stage != "sft" && stage != "pt" || j.multimodal() { // their trainers say so, as do those of models with a processor
 		j.put("trainer.model_accepts_loss_kwargs", "false", nil)
 	}
-	j.parts(func() { j.lfStage(stage) }, j.lfTypes, j.lfQuantized, j.lfTuning, func() { j.lfLength(stage) }, j.lfAttention,
+	j.parts(func() { j.lfStage(stage) }, j.lfTypes, j.lfQuantized, j.lfTuning, j.lfAttention, func() { j.lfLength(stage) },
 		func() { j.lfLiger(stage) }, j.lfCheckpoints, j.lfEvaluates)
 }
 
@@ -403,7 +405,7 @@ func (j *job) lfLength(stage string) {
 		packed = true
 		j.doubt(v, "neat_packing: the mask of packed samples; planned without")
 	}
-	seq := sequences{key: "cutoff_len", most: n, multiple: 8}
+	seq := sequences{key: "cutoff_len", most: n, more: j.lfImages(), multiple: 8}
 	if stage == "pt" {
 		seq.multiple = 1
 	}

@@ -94,6 +94,7 @@ func (j *job) llamaFactoryV1() {
 		j.put("trainer.hf.gradient_checkpointing_kwargs", "{use_reentrant: false}", nil)
 	}
 	j.put("trainer.hf.per_device_train_batch_size", stringOf(j.count("micro_batch_size", 1)), j.get("micro_batch_size"))
+	j.otherImages("model")
 	j.put("model.with.mask", "ones", nil)
 	j.length("cutoff_len", 2048)
 }

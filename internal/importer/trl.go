@@ -103,6 +103,7 @@ func (j *job) trlModel() {
 		j.attention("attn_implementation", v, j.str("attn_implementation", ""))
 	}
 	j.trlAdapter()
+	j.otherImages("model_name_or_path")
 	j.put("model.with.mask", "ones", nil)
 }
 

@@ -5,7 +5,7 @@ type PromptLearningConfig struct {
 	At            Span     `yaml:"-"`
 	Tokens        Integer  `yaml:"num_virtual_tokens" min:"1" doc:"virtual tokens of a sample, which has so many tokens more in the model, or so many keys and values more in each layer"`
 	Dim           Integer  `yaml:"token_dim" min:"1" doc:"features of a virtual token; by default the model's"`
-	Submodules    Integer  `yaml:"num_transformer_submodules" min:"1" max:"1" doc:"1, as models with an encoder and a decoder are not modelled"`
+	Submodules    Integer  `yaml:"num_transformer_submodules" min:"1" max:"2" doc:"2 for a model with an encoder and a decoder, 1 for others, as PEFT has it by itself"`
 	Heads         Integer  `yaml:"num_attention_heads" min:"1" doc:"not read but by prefix tuning: by default the model's; PEFT reads num_key_value_heads of a model that has it"`
 	Layers        Integer  `yaml:"num_layers" min:"1" doc:"not read but by prefix tuning: by default the model's"`
 	ModulesToSave []String `yaml:"modules_to_save" doc:"names of modules of which a copy is trained as a whole"`

@@ -121,6 +121,7 @@ func (h *model) around(s *spec.Spec) {
 			given[use] = v
 		}
 	}
+	given["input_grads"] = h.inputGrads()
 	h.types(Folder+h.c.Around, text, given)
 	a := h.read(h.m, Folder+h.c.Around, text, given)
 	h.notes(a)

@@ -39,6 +39,7 @@ import (
 //	liger        given by the loader: the kernels of model.liger
 //	cut_cross_entropy given by the loader: model.cut_cross_entropy
 //	reentrant    given by the loader: use_reentrant of train.checkpoint
+//	input_grads  given by the loader: enable_input_require_grads is called with gradient_checkpointing
 //	labelled     given by the loader: forward takes labels and gives a loss
 //	num_items    given by the loader: forward takes num_items_in_batch
 //	loss_chunk   given by the loader: TRL's chunked loss, of so many tokens at a time
@@ -62,7 +63,7 @@ var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/mixers", "hf/ker
 
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
-var Own = []string{"tasks", "base", "precision", "precisions", "samples", "weights_dtype", "keep_in_fp32", "unpacked", "positions", "unsupported", "left_out", "grouped_mm", "multiprocessors", "inference", "norm_dtype", "reentrant", "labelled", "num_items", "layer_norms", "accepts_num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "own_init", "liger", "cut_cross_entropy", "logits_to_keep", "virtual_tokens", "word_embeddings", "prefix_tokens", "prefix_shape", "prefixed"}
+var Own = []string{"tasks", "base", "precision", "precisions", "samples", "weights_dtype", "keep_in_fp32", "unpacked", "positions", "unsupported", "left_out", "grouped_mm", "multiprocessors", "inference", "norm_dtype", "reentrant", "input_grads", "labelled", "num_items", "layer_norms", "accepts_num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "own_init", "liger", "cut_cross_entropy", "logits_to_keep", "virtual_tokens", "word_embeddings", "prefix_tokens", "prefix_shape", "prefixed"}
 
 // Job is what of a job the model of a configuration depends on.
 type Job struct {
@@ -315,6 +316,13 @@ func (h *model) correct() {
 	if !l.caches && !h.Spec.Trainer.OfTRL() {
 		delete(h.Asked, "use_cache")
 	}
+}
+
+// inputGrads reports whether enable_input_require_grads is called: by gradient_checkpointing_enable,
+// which LLaMA-Factory replaces, or by PEFT, unless weights are quantized.
+func (h *model) inputGrads() bool {
+	c, l := h.Spec.Train.Checkpoint, h.m.Load
+	return c == nil || !c.Trained || h.Spec.PEFT != nil && (l == nil || l.Quantize == nil)
 }
 
 // cachesInEvaluations says what evaluations keep that training with checkpoints does not:

@@ -1,6 +1,7 @@
 package hf
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -59,16 +60,26 @@ func (h *model) prompts(s *spec.Spec) {
 	}
 	switch {
 	case h.Spec.PEFT.Prefix != nil && shape == nil:
-		h.fail(p.At, "peft: prefix tuning of a %s is not modelled; of llama and the types that have its layers, gpt2 and opt it is", h.Type)
+		h.fail(p.At, "peft: prefix tuning of a %s is not modelled; of llama and the types that have its layers or alike, gpt2, gpt_neox, opt, bert, t5 and bart it is", h.Type)
 	case path == "":
 		h.fail(p.At, "peft: virtual tokens in front of a %s are not modelled; in front of llama and the types derived from it, gpt2, opt and bert they are", h.Type)
 	}
-	if task != "causal-lm" && task != "seq-cls" {
-		h.fail(p.At, "peft: %s modelled for causal-lm and seq-cls, not for %s", are, task)
+	want := map[string]string{"causal-lm": "CAUSAL_LM", "seq-cls": "SEQ_CLS"}
+	if h.Spec.PEFT.Prefix != nil {
+		want["seq2seq-lm"] = "SEQ_2_SEQ_LM"
 	}
-	want := map[string]string{"causal-lm": "CAUSAL_LM", "seq-cls": "SEQ_CLS"}[task]
-	if p.TaskType.V != want {
-		h.fail(p.At, "peft: %s task_type: %s, without which PEFT puts none in front of this model", need, want)
+	if want[task] == "" {
+		h.fail(p.At, "peft: %s modelled for %s, not for %s", are, strings.Join(slices.Sorted(maps.Keys(want)), " and "), task)
+	}
+	if p.TaskType.V != want[task] {
+		h.fail(p.At, "peft: %s task_type: %s, without which PEFT puts none in front of this model", need, want[task])
+	}
+	submodules := int64(1)
+	if task == "seq2seq-lm" {
+		submodules = 2
+	}
+	if n := p.Submodules; n.Set && n.V != submodules {
+		h.fail(n.At, "num_transformer_submodules: %d is not modelled for %s; leave it out, or write %d", n.V, task, submodules)
 	}
 	t := h.Spec.Trainer
 	if t.OfTRL() || t.Flattened() {
@@ -82,10 +93,10 @@ func (h *model) prompts(s *spec.Spec) {
 			h.fail(a.Span("label_smoothing_factor"), "label_smoothing_factor: Trainer fails with prefix tuning of a %s, as it looks for base_model.model, which this model calls %s", h.Type, outer)
 		}
 	}
-	dim := look("word_embed_proj_dim", "embedding_size", "hidden_size", "n_embd")
+	dim := look("word_embed_proj_dim", "embedding_size", "hidden_size", "n_embd", "d_model")
 	given := map[string]any{
 		"virtual_tokens": p.Tokens.V, "token_dim": dim, "word_size": []any{look("vocab_size"), dim}, "word_padding": look("pad_token_id"), "shared_embeddings": path,
-		"takes_items": look("num_items") == true,
+		"takes_items": look("num_items") == true, "encoder_decoder": task == "seq2seq-lm",
 	}
 	if p.Dim.Set {
 		given["token_dim"] = p.Dim.V
@@ -135,11 +146,11 @@ func (h *model) prefix(e *spec.PrefixTuningConfig, shape []any, look func(...str
 		h.fail(e.At, "peft: prefix tuning is modelled with transformers 5.12")
 	}
 	layers, kv, d := shape[0].(int64), shape[1].(int64), shape[2].(int64)
-	dim, _ := look("hidden_size", "n_embd").(int64)
+	dim, _ := look("hidden_size", "n_embd", "d_model").(int64)
 	if e.Dim.Set {
 		dim = e.Dim.V
 	}
-	heads, _ := look("num_attention_heads", "n_head").(int64)
+	heads, _ := look("num_attention_heads", "n_head", "num_heads", "encoder_attention_heads").(int64)
 	if e.Heads.Set {
 		heads = e.Heads.V
 	}
