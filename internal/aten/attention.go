@@ -286,15 +286,11 @@ func mask(l *op.Launch, t, q, k *op.Tensor) {
 	l.Operands = append(l.Operands, v)
 }
 
-// evalAttention is a fused attention. The kernels know neither heads that share keys nor
-// the gradient of a mask. The seed of the dropout is that of the forward pass: it is
+// evalAttention is a fused attention. The kernels do not know the gradient of a mask. The seed of the dropout is that of the forward pass: it is
 // noted of the log-sum-exp, which both have.
 var evalAttention = &op.Eval{
 	Forward: func(m op.Machine, c *op.Call) error {
 		q, k, lse := c.In[0], c.In[1], c.Out[1]
-		if k.Dim(1) != q.Dim(1) {
-			return attentionOnHost.Forward(m, c)
-		}
 		a, seed := attentionArgs(c.Args), int64(0)
 		if a.DropoutP > 0 {
 			seed = m.Draw()
@@ -310,7 +306,7 @@ var evalAttention = &op.Eval{
 	Backward: func(m op.Machine, b *op.Back) error {
 		q, k, lse, a := b.SavedIn(0), b.SavedIn(1), b.SavedOut(1), attentionArgs(b.Args)
 		switch masked := m.Wanted(b, 3) != nil; {
-		case k.Dim(1) != q.Dim(1), masked && a.DropoutP == 0:
+		case masked && a.DropoutP == 0:
 			return attentionOnHost.Backward(m, b)
 		case masked: // the kernel dropped out by numbers of its own
 			return &op.Refusal{What: "the gradient of the mask of an attention with dropout"}

@@ -152,12 +152,12 @@ var (
 		Ints: []string{"reduction", "ignore_index"}})
 )
 
-// Attention: q, y [B, H, L, E], k [B, H, S, E], v [B, H, S, Ev], lse [B, H, L] of the
-// accumulation type, mask [B, H, L, S] added to the scores, or bool: false
-// forbids. With causal set, query i sees keys up to i. The weights drop out with
-// probability p: that of (b, h, i, j) by Uniform(seed, ((b*H+h)*L+i)*S+j). No
-// kernel stores the L×S scores. A row that sees nothing gives zeros, and +Inf in
-// lse, from which the derivative makes zeros again.
+// Attention: q, y [B, H, L, E], k [B, K, S, E], v [B, K, S, Ev], where H/K heads in a row
+// share one of keys and values, lse [B, H, L] of the accumulation type, mask [B, H, L, S]
+// added to the scores, or bool: false forbids. With causal set, query i sees keys up to i.
+// The weights drop out with probability p: that of (b, h, i, j) by
+// Uniform(seed, ((b*H+h)*L+i)*S+j). No kernel stores the L×S scores. A row that sees
+// nothing gives zeros, and +Inf in lse, from which the derivative makes zeros again.
 var (
 	Attention = define(Kernel{Name: "attention", Kind: Other, Outputs: 2, Tensors: []string{"y", "lse?", "q", "k", "v", "mask?"},
 		Ints: []string{"causal", "seed"}, Floats: []string{"scale", "p"}})

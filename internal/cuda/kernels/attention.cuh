@@ -7,16 +7,17 @@
 #pragma once
 
 struct Heads {
-	i64 heads, queries, keys, e, ev;
-	float scale, keep; // keep: 1/(1-p)
+	i64 heads, shared, queries, keys, e, ev; // shared: heads of queries for one of keys
+	float scale, keep;                       // keep: 1/(1-p)
 	i64 causal, seed, threshold;
 };
 
-#define HEADS i64 heads, i64 queries, i64 keys, i64 e, i64 ev, float scale, float keep, i64 causal, i64 seed, i64 threshold
-#define HEADS_OF(h) Heads h = {heads, queries, keys, e, ev, scale, keep, causal, seed, threshold}
+#define HEADS i64 heads, i64 shared, i64 queries, i64 keys, i64 e, i64 ev, float scale, float keep, i64 causal, i64 seed, i64 threshold
+#define HEADS_OF(h) Heads h = {heads, shared, queries, keys, e, ev, scale, keep, causal, seed, threshold}
 
 // Strides are of [batch, head, row, column], from the innermost.
 INLINE i64 head_of(const View &v, const Heads &h, i64 bh) { return bh / h.heads * v.stride[3] + bh % h.heads * v.stride[2]; }
+INLINE i64 key_head_of(const View &v, const Heads &h, i64 bh) { return bh / h.heads * v.stride[3] + bh % h.heads / h.shared * v.stride[2]; }
 
 // fetch reads rows first.. of a head into R lines of D+1 floats.
 template <int D, int R> INLINE void fetch(float *to, const View &v, i64 head, i64 first, i64 rows, i64 cols) {
@@ -64,7 +65,7 @@ INLINE void attend(const Heads &h, const View &y, const View &lse, const View &q
 	i64 end = h.causal && first + R < h.keys ? first + R : h.keys;
 	for (i64 j0 = 0; j0 < end; j0 += R) {
 		SYNC(); // the last round's values have been read
-		fetch<D, R>(skv, k, head_of(k, h, bh), j0, h.keys, h.e);
+		fetch<D, R>(skv, k, key_head_of(k, h, bh), j0, h.keys, h.e);
 		SYNC();
 		for (int x = TID; x < S; x += 256) {
 			int i = x / R, j = x % R;
@@ -83,7 +84,7 @@ INLINE void attend(const Heads &h, const View &y, const View &lse, const View &q
 			float s = sp[i * (R + 1) + j];
 			sp[i * (R + 1) + j] = s == -infinity() ? 0 : exp_(s - sm[i]);
 		}
-		fetch<D, R>(skv, v, head_of(v, h, bh), j0, h.keys, h.ev);
+		fetch<D, R>(skv, v, key_head_of(v, h, bh), j0, h.keys, h.ev);
 		SYNC();
 		if (TID < R) {
 			float l = 0;
@@ -155,8 +156,8 @@ INLINE void attend_queries(const Heads &h, const View &gq, const View &g, const 
 	i64 end = h.causal && first + R < h.keys ? first + R : h.keys;
 	for (i64 j0 = 0; j0 < end; j0 += R) {
 		SYNC();
-		fetch<D, R>(sk, k, head_of(k, h, bh), j0, h.keys, h.e);
-		fetch<D, R>(sv, v, head_of(v, h, bh), j0, h.keys, h.ev);
+		fetch<D, R>(sk, k, key_head_of(k, h, bh), j0, h.keys, h.e);
+		fetch<D, R>(sv, v, key_head_of(v, h, bh), j0, h.keys, h.ev);
 		SYNC();
 		for (int x = TID; x < S; x += 256) {
 			int i = x / R, j = x % R;
@@ -185,11 +186,14 @@ template <int D, int R>
 INLINE void attend_keys(const Heads &h, const View &gk, const View &gv, const View &g, const View &y, const View &lse, const View &q, const View &k,
                         const View &v, const View &mask, float *sq, float *sg, float *sk, float *sv, float *sp, float *sw, float *sd, float *cells) {
 	enum { ACC = R * D / 256, S = R * R };
-	i64 tiles = ceil_div(h.keys, R), first = BLOCK_X % tiles * R, bh = BLOCK_X / tiles;
-	fetch<D, R>(sk, k, head_of(k, h, bh), first, h.keys, h.e);
-	fetch<D, R>(sv, v, head_of(v, h, bh), first, h.keys, h.ev);
+	i64 tiles = ceil_div(h.keys, R), first = BLOCK_X % tiles * R, own = BLOCK_X / tiles * h.shared; // the first of the heads of queries that share the keys
+	fetch<D, R>(sk, k, key_head_of(k, h, own), first, h.keys, h.e);
+	fetch<D, R>(sv, v, key_head_of(v, h, own), first, h.keys, h.ev);
 	float ak[ACC] = {}, av[ACC] = {};
-	for (i64 i0 = h.causal ? first : 0; i0 < h.queries; i0 += R) { // with causal set, earlier queries do not see these keys
+	i64 start = h.causal ? first : 0; // with causal set, earlier queries do not see these keys
+	int steps = h.queries > start ? (int)ceil_div(h.queries - start, R) : 0, all = steps * (int)h.shared;
+	for (int step = 0; step < all; step++) {
+		i64 bh = own + step / steps, i0 = start + step % steps * R;
 		SYNC();
 		fetch<D, R>(sq, q, head_of(q, h, bh), i0, h.queries, h.e);
 		fetch<D, R>(sg, g, head_of(g, h, bh), i0, h.queries, h.ev);
@@ -217,8 +221,8 @@ INLINE void attend_keys(const Heads &h, const View &gk, const View &gv, const Vi
 	for (int x = 0; x < ACC; x++) {
 		int n = TID + 256 * x, j = n / D, c = n % D;
 		if (first + j >= h.keys) continue;
-		if (c < h.e) put(gk, head_of(gk, h, bh) + (first + j) * gk.stride[1] + c * gk.stride[0], ak[x] * h.scale);
-		if (c < h.ev) put(gv, head_of(gv, h, bh) + (first + j) * gv.stride[1] + c * gv.stride[0], av[x]);
+		if (c < h.e) put(gk, key_head_of(gk, h, own) + (first + j) * gk.stride[1] + c * gk.stride[0], ak[x] * h.scale);
+		if (c < h.ev) put(gv, key_head_of(gv, h, own) + (first + j) * gv.stride[1] + c * gv.stride[0], av[x]);
 	}
 }
 
