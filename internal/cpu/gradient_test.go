@@ -45,6 +45,9 @@ var derivatives = map[*kernel.Kernel]derivative{
 	kernel.IndexGrad:     {of: kernel.Index},
 	kernel.EmbeddingGrad: {of: kernel.Embedding}, kernel.EmbeddingBagGrad: {of: kernel.EmbeddingBag}, kernel.NLLLossGrad: {of: kernel.NLLLoss},
 	kernel.AttentionGrad: {of: kernel.Attention},
+	kernel.Expm1Grad:     {of: kernel.Expm1}, kernel.Log1pGrad: {of: kernel.Log1p}, kernel.ReciprocalGrad: {of: kernel.Reciprocal},
+	kernel.ClampGrad: {of: kernel.Hardtanh, away: 0.01}, kernel.MinimumGrad: {of: kernel.Minimum}, kernel.NormGrad: {of: kernel.Norm},
+	kernel.IndexPairsGrad: {of: kernel.IndexPairs},
 }
 
 // TestDerivatives lists the kernels that are derivatives, so that none is left
@@ -192,7 +195,7 @@ func (d derivative) check(h host, k *kernel.Kernel, c *kerneltest.Case) bool {
 	for i := range g.v {
 		g.v[i] = math.Sin(float64(3*i + 1))
 	}
-	back := map[string]*operand{"g": g, "c": g, "r": {size: y.size, dtype: tensor.Float64, v: append([]float64(nil), y.v...)}}
+	back := map[string]*operand{"g": g, "c": g, "r": {size: y.size, dtype: tensor.Float64, v: append([]float64(nil), y.v...), kept: y.kept}}
 	by := map[string]string{} // results and what they are the gradients by
 	for i, name := range operandNames(k) {
 		of := name

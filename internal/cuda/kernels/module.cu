@@ -25,3 +25,4 @@
 #include "attention_tensor.cuh"
 #include "pool.cuh"
 #include "lookup.cuh"
+#include "along.cuh"

@@ -22,7 +22,7 @@ func reducedOf(input distribution, start float64, step func(sum, a, b float64) (
 	return row{
 		draw: func(g *generator) {
 			size := g.shape()
-			for g.k == kernel.Max && tensor.D(size...).Numel() == 0 {
+			for (g.k == kernel.Max || g.k == kernel.Min) && tensor.D(size...).Numel() == 0 {
 				size = g.shape()
 			}
 			a := g.layout(g.d, size, false)
@@ -95,6 +95,7 @@ func norm() row {
 var reduceRows = map[*kernel.Kernel]row{
 	kernel.Sum:  reduced(0, func(s, a, _ float64) (float64, float64) { return s + a, math.Abs(a) }, nil),
 	kernel.Max:  reduced(math.Inf(-1), func(s, a, _ float64) (float64, float64) { return math.Max(s, a), 0 }, nil),
+	kernel.Min:  reduced(math.Inf(1), func(s, a, _ float64) (float64, float64) { return math.Min(s, a), 0 }, nil),
 	kernel.Norm: norm(),
 	kernel.MSE:  reduced(0, func(s, a, b float64) (float64, float64) { return s + (a-b)*(a-b), 2 * (a*a + b*b) }, normal),
 	kernel.L1:   reduced(0, func(s, a, b float64) (float64, float64) { return s + math.Abs(a-b), math.Abs(a) + math.Abs(b) }, normal),
