@@ -262,8 +262,7 @@ type gradHead[T float] struct {
 	delta, lse     []float64
 }
 
-func newGradHead[T float](a *attention, b, h int, sum []T) *gradHead[T] {
-	const g = 3
+func newGradHead[T float](a *attention, b, h, g int, sum []T) *gradHead[T] {
 	l := a.l
 	o := &gradHead[T]{h: h, queries: head[T](a, a.q, b, h), grads: head[T](a, g, b, h), sum: matrix[T]{sum, a.nq, a.e, a.e, 1},
 		delta: make([]float64, a.nq), lse: make([]float64, a.nq)}
@@ -281,7 +280,7 @@ func newGradHead[T float](a *attention, b, h int, sum []T) *gradHead[T] {
 // attendGradHead goes over one head of keys: blocks of keys and, for each, the heads of
 // queries that share it, and blocks of queries.
 func attendGradHead[T float](a *attention, b, kh int) {
-	const gq, gk, gv = 0, 1, 2
+	const gq, gk, gv, g = 0, 1, 2, 3
 	var lend buffers[T]
 	defer lend.release()
 	keys, values := head[T](a, a.k, b, kh), head[T](a, a.v, b, kh)
@@ -292,7 +291,7 @@ func attendGradHead[T float](a *attention, b, kh int) {
 	sumK, sumV := matrix[T]{lend.get(keyBlock * a.e), 0, a.e, a.e, 1}, matrix[T]{lend.get(keyBlock * a.ev), 0, a.ev, a.ev, 1}
 	var heads []*gradHead[T]
 	for h := kh * a.shared; h < (kh+1)*a.shared; h++ {
-		heads = append(heads, newGradHead(a, b, h, lend.get(a.nq*a.e)))
+		heads = append(heads, newGradHead(a, b, h, g, lend.get(a.nq*a.e)))
 	}
 	for j0 := 0; j0 < a.nk; j0 += keyBlock {
 		m := min(keyBlock, a.nk-j0)
@@ -346,6 +345,53 @@ func attendGradHead[T float](a *attention, b, kh int) {
 	}
 }
 
+// attendMaskGrad writes the gradient of a mask block by block.
+func attendMaskGrad[T float](l *launch) error {
+	const gmask, g = 0, 1
+	a, err := l.newAttention(2, 3, 4, 5, 6, 7)
+	if err != nil {
+		return err
+	}
+	if err := first(l.shape(gmask, a.b, a.h, a.nq, a.nk), l.shape(g, a.b, a.h, a.nq, a.ev)); err != nil {
+		return err
+	}
+	parallel(a.b*a.h, 1, func(from, to int) {
+		var lend buffers[T]
+		defer lend.release()
+		bq, bg, bk, bv := lend.get(queryBlock*a.e), lend.get(queryBlock*a.ev), lend.get(keyBlock*a.e), lend.get(keyBlock*a.ev)
+		scores, weights, none := lend.get(queryBlock*keyBlock), lend.get(queryBlock*keyBlock), lend.get(0)
+		for task := from; task < to; task++ {
+			b, h := task/a.h, task%a.h
+			o := newGradHead(a, b, h, g, none)
+			keys, values, out := head[T](a, a.k, b, h/a.shared), head[T](a, a.v, b, h/a.shared), head[T](a, gmask, b, h)
+			for j0 := 0; j0 < a.nk; j0 += keyBlock {
+				m := min(keyBlock, a.nk-j0)
+				k, v := keys.part(j0, m, bk), values.part(j0, m, bv)
+				for i0 := 0; i0 < a.nq; i0 += queryBlock {
+					n := min(queryBlock, a.nq-i0)
+					p := product(a.scale, o.queries.part(i0, n, bq), k, scores)
+					seen(a, p, b, h, i0, j0)
+					ds := product(1, o.grads.part(i0, n, bg), v, weights)
+					put := func(i, j int, by float64) {
+						w := math.Exp(float64(p.data[i*p.row+j]) - o.lse[i0+i])
+						out.data[(i0+i)*out.row+(j0+j)*out.column] = T(w * (float64(ds.data[i*m+j])*by - o.delta[i0+i]))
+					}
+					if a.p > 0 {
+						a.drop(b, h, i0, j0, n, m, put)
+						continue
+					}
+					for i := range n {
+						for j := range m {
+							put(i, j, 1)
+						}
+					}
+				}
+			}
+		}
+	})
+	return nil
+}
+
 // copyInto writes a matrix into the rows of another from one on.
 func (m matrix[T]) copyInto(to matrix[T], from int) {
 	for i := range m.rows {
@@ -359,4 +405,6 @@ func (m matrix[T]) copyInto(to matrix[T], from int) {
 var attentionRows = map[*kernel.Kernel]row{
 	kernel.Attention:     floats(attend[float32], attend[float64]),
 	kernel.AttentionGrad: floats(attendGrad[float32], attendGrad[float64]),
+
+	kernel.AttentionMaskGrad: floats(attendMaskGrad[float32], attendMaskGrad[float64]),
 }

@@ -88,7 +88,7 @@ func everything(decides int, mixed bool, run runner) row {
 
 // fixed are the types of operands that have one whatever others have.
 var fixed = map[string]tensor.DType{"mask": tensor.Bool, "index": tensor.Int64, "target": tensor.Int64,
-	"first": tensor.Int64, "second": tensor.Int64, "offsets": tensor.Int64, "bag": tensor.Int64, "count": tensor.Int64}
+	"offs": tensor.Int32, "first": tensor.Int64, "second": tensor.Int64, "offsets": tensor.Int64, "bag": tensor.Int64, "count": tensor.Int64}
 
 // checkTypes refuses operands of types that a kernel does not take together.
 func (r *row) checkTypes(c *kernel.Call) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-var attentionPlans = map[*kernel.Kernel]gpuPlanner{kernel.Attention: attention, kernel.AttentionGrad: attentionGrad}
+var attentionPlans = map[*kernel.Kernel]gpuPlanner{kernel.Attention: attention, kernel.AttentionGrad: attentionGrad, kernel.AttentionMaskGrad: attentionMaskGrad}
 
 // headSize is the largest size of heads that a function is for, with the rows that
 // a block has: forward and backward.
@@ -74,4 +74,18 @@ func attentionGrad(c *kernel.Call, g gpu) ([]launch, error) {
 		{fmt.Sprintf("attention_queries_%d%s", h.size, suffix), batch * q.Size.At(1) * tensor.DivUp(q.Size.At(2), h.gradRows), 1, with("gq")},
 		{fmt.Sprintf("attention_keys_%d%s", h.size, suffix), batch * k.Size.At(1) * tensor.DivUp(k.Size.At(2), h.gradRows), 1, with("gk", "gv")},
 	}, nil
+}
+
+// attentionMaskGrad has a block for each query; heads may have as many features as in the
+// other functions.
+func attentionMaskGrad(c *kernel.Call, g gpu) ([]launch, error) {
+	p, _, _, err := g.heads(c)
+	if err != nil {
+		return nil, err
+	}
+	for i := range c.T {
+		p = p.whole(&c.T[i])
+	}
+	q := operand(c, "q")
+	return []launch{{"attention_mask_grad", q.Size.At(0) * q.Size.At(1) * q.Size.At(2), 1, p}}, nil
 }

@@ -22,6 +22,12 @@ var (
 	// beta*bias[n,i,j]. Without a bias beta counts for nothing. All have three
 	// dimensions; any strides, 0 among them for a, b and bias.
 	Gemm = define(Kernel{Name: "gemm", Kind: Other, Tensors: []string{"c", "a", "b", "bias?"}, Floats: []string{"alpha", "beta"}})
+	// GroupedGemm are products c [G, m, n] of a [G, m, k] and b [G, k, n], where what is not
+	// of a group has one in the place of G: of parts of the rows (divided 0), of the columns
+	// (1) or of k (2), which end where offs [groups], int32, says. What is in no part is not
+	// written, of which k has none is zeros. Parts that do not follow each other are an
+	// error of the call on the CPU.
+	GroupedGemm = define(Kernel{Name: "grouped_gemm", Kind: Other, Tensors: []string{"c", "a", "b", "offs"}, Ints: []string{"divided"}})
 )
 
 // Softmaxes over the last dimension of operands of one size. SafeSoftmax gives zeros
@@ -193,6 +199,9 @@ var (
 	Attention = define(Kernel{Name: "attention", Kind: Other, Outputs: 2, Tensors: []string{"y", "lse?", "q", "k", "v", "mask?"},
 		Ints: []string{"causal", "seed"}, Floats: []string{"scale", "p"}})
 	AttentionGrad = define(Kernel{Name: "attention_grad", Kind: Other, Outputs: 3, Tensors: []string{"gq", "gk", "gv", "g", "y", "lse", "q", "k", "v", "mask?"},
+		Ints: []string{"causal", "seed"}, Floats: []string{"scale", "p"}})
+	// AttentionMaskGrad is the gradient of a mask that is added, of the size of the scores.
+	AttentionMaskGrad = define(Kernel{Name: "attention_mask_grad", Kind: Other, Tensors: []string{"gmask", "g", "y", "lse", "q", "k", "v", "mask?"},
 		Ints: []string{"causal", "seed"}, Floats: []string{"scale", "p"}})
 )
 

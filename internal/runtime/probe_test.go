@@ -92,24 +92,6 @@ train: {batch_size: 3, optimizer: SGD}
 // onTheHost are the operators of presets that no kernels compute.
 var onTheHost = map[string]string{
 	"lstm": "_cudnn_rnn",
-
-	"hf/afmoe":             "_grouped_mm",
-	"hf/deepseek_v2":       "_grouped_mm",
-	"hf/deepseek_v3":       "_grouped_mm",
-	"hf/glm4_moe":          "_grouped_mm",
-	"hf/glm4_moe_lite":     "_grouped_mm",
-	"hf/gpt_oss":           "_grouped_mm",
-	"hf/minimax_m2":        "_grouped_mm",
-	"hf/mistral4":          "_grouped_mm",
-	"hf/mixtral":           "_grouped_mm",
-	"hf/olmoe":             "_grouped_mm",
-	"hf/qwen2_moe":         "_grouped_mm",
-	"hf/qwen3_5_moe_text":  "_grouped_mm",
-	"hf/qwen3_moe":         "_grouped_mm",
-	"hf/qwen3_next":        "_grouped_mm",
-	"hf/qwen3_vl_moe":      "_grouped_mm",
-	"hf/qwen3_vl_moe_text": "_grouped_mm",
-	"hf/swin":              "_scaled_dot_product_efficient_attention",
 }
 
 // holdHost holds what a preset computes in host memory against the list.

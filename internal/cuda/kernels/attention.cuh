@@ -226,6 +226,36 @@ INLINE void attend_keys(const Heads &h, const View &gk, const View &gv, const Vi
 	}
 }
 
+#ifdef MODULE_70
+// The gradient of a mask: a block for each query, and a thread for each of its keys.
+extern "C" __global__ void __launch_bounds__(256) attention_mask_grad(HEADS, TENSOR(gmask), TENSOR(g), TENSOR(y), TENSOR(lse), TENSOR(q), TENSOR(k), TENSOR(v),
+	TENSOR(mask)) {
+	__shared__ float sq[512];
+	__shared__ float sg[512];
+	__shared__ float cells[256];
+	VIEW(gmask); VIEW(g); VIEW(y); VIEW(lse); VIEW(q); VIEW(k); VIEW(v); VIEW(mask);
+	HEADS_OF(h);
+	i64 i = BLOCK_X % h.queries, bh = BLOCK_X / h.queries;
+	for (i64 c = TID; c < h.e; c += 256) sq[c] = get(q, head_of(q, h, bh) + i * q.stride[1] + c * q.stride[0]);
+	float common = 0;
+	for (i64 c = TID; c < h.ev; c += 256) {
+		float d = get(g, head_of(g, h, bh) + i * g.stride[1] + c * g.stride[0]);
+		sg[c] = d;
+		common = fused(d, get(y, head_of(y, h, bh) + i * y.stride[1] + c * y.stride[0]), common);
+	}
+	common = reduce<Plus, 256>(common, cells);
+	float sum = sum_of(lse, h, bh, i);
+	for (i64 j = TID; j < h.keys; j += 256) {
+		float s = 0, d = 0;
+		i64 of_k = key_head_of(k, h, bh) + j * k.stride[1], of_v = key_head_of(v, h, bh) + j * v.stride[1];
+		for (i64 c = 0; c < h.e; c++) s = fused(sq[c], get(k, of_k + c * k.stride[0]), s);
+		for (i64 c = 0; c < h.ev; c++) d = fused(sg[c], get(v, of_v + c * v.stride[0]), d);
+		float w = hidden(h, i, j) ? 0 : weight_of(masked(s, mask, h, bh, i, j), sum);
+		put(gmask, head_of(gmask, h, bh) + i * gmask.stride[1] + j * gmask.stride[0], w == 0 ? 0 : w * (d * dropped(h, bh, i, j) - common));
+	}
+}
+#endif
+
 // R is chosen so that shared memory is below 48 KiB.
 #define ATTENTION_KERNELS(D, R, RB) \
 	extern "C" __global__ void __launch_bounds__(256) attention_##D(HEADS, TENSOR(y), TENSOR(lse), TENSOR(q), TENSOR(k), TENSOR(v), TENSOR(mask)) { \

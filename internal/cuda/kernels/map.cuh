@@ -39,6 +39,7 @@ INLINE float elementwise(int op, float a, float b, float c, float p, float q) {
 	case OP_log1p: return log1p_(a);
 	case OP_reciprocal: return 1.0f / a;
 	case OP_pow_base: return pow_(p, a);
+	case OP_floor_divide: return floor_of(a / p);
 
 	// a is the gradient, b what was saved.
 	case OP_relu_grad: return b <= 0 ? 0 : a;

@@ -145,4 +145,6 @@ enum {
 	OP_histogram,
 	OP_index_pairs,
 	OP_index_pairs_grad,
+	OP_grouped_gemm,
+	OP_attention_mask_grad,
 };

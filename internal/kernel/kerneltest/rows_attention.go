@@ -150,6 +150,38 @@ var attentionRows = map[*kernel.Kernel]row{
 		expect: expectAttention,
 		factor: sums,
 	},
+	kernel.AttentionMaskGrad: {
+		draw: func(g *generator) {
+			y, lse := drawAttention(g)
+			q := g.t["q"].size
+			g.out("gmask", q[0], q[1], q[2], g.t["k"].size[2])
+			g.in("g", normal, y...)
+			was := g.forward(kernel.Attention, map[string][]int64{"y": y, "lse": lse})
+			g.given("y", g.d, was["y"])
+			g.given("lse", g.d.Accumulate(), was["lse"])
+		},
+		expect: func(c *calculation) {
+			gmask, g, v := c.t["gmask"], c.t["g"], c.t["v"]
+			c.queries(func(b, h, i int64, p []float64, _ float64) {
+				d, size := make([]float64, len(p)), make([]float64, len(p))
+				delta, deltaSize := 0.0, 0.0
+				for j := range p {
+					kept := c.kept(b, h, i, int64(j))
+					for e := range v.size[3] {
+						at := v.get(b, c.shared(h), int64(j), e) * g.get(b, h, i, e) * kept
+						d[j] += at
+						size[j] += math.Abs(at)
+					}
+					delta += p[j] * d[j]
+					deltaSize += p[j] * size[j]
+				}
+				for j := range p {
+					gmask.set(p[j]*(d[j]-delta), 3*p[j]*(size[j]+deltaSize), b, h, i, int64(j))
+				}
+			})
+		},
+		factor: sums,
+	},
 	kernel.AttentionGrad: {
 		draw: func(g *generator) {
 			y, lse := drawAttention(g)
