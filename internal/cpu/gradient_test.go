@@ -223,7 +223,7 @@ func (d derivative) check(h host, k *kernel.Kernel, c *kerneltest.Case) bool {
 			back[name] = &operand{size: o.size, dtype: o.dtype, v: make([]float64, len(o.v))}
 		case i >= k.Outputs && o != nil:
 			back[name] = o
-		case i >= k.Outputs && k.Tensors[i] == name:
+		case k.Tensors[i] == name:
 			return false // it is not optional
 		}
 	}

@@ -220,6 +220,9 @@ func init() {
 			plans[k] = func(c *kernel.Call, _ gpu) ([]launch, error) { return p(c) }
 		}
 	}
+	for k := range alongPlans {
+		anyType[k] = k != kernel.ScatterAdd
+	}
 	for _, t := range []map[*kernel.Kernel]gpuPlanner{productPlans, attentionPlans} {
 		for k, p := range t {
 			plans[k] = p

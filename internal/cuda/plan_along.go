@@ -76,12 +76,6 @@ var alongPlans = map[*kernel.Kernel]planner{
 	},
 }
 
-func init() {
-	for k := range alongPlans {
-		anyType[k] = k != kernel.ScatterAdd
-	}
-}
-
 // beside is a tensor with a stride of 0 along a dimension, and its stride there.
 func (a args) beside(t *kernel.Tensor, d int) args {
 	stride := slices.Clone(t.Stride.Slice())
