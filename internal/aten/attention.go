@@ -286,15 +286,11 @@ func mask(l *op.Launch, t, q, k *op.Tensor) {
 	l.Operands = append(l.Operands, v)
 }
 
-// evalAttention is a fused attention. The kernels know neither heads that share keys nor
-// the gradient of a mask. The seed of the dropout is that of the forward pass: it is
+// evalAttention is a fused attention.  The seed of the dropout is that of the forward pass: it is
 // noted of the log-sum-exp, which both have.
 var evalAttention = &op.Eval{
 	Forward: func(m op.Machine, c *op.Call) error {
 		q, k, lse := c.In[0], c.In[1], c.Out[1]
-		if k.Dim(1) != q.Dim(1) {
-			return attentionOnHost.Forward(m, c)
-		}
 		a, seed := attentionArgs(c.Args), int64(0)
 		if a.DropoutP > 0 {
 			seed = m.Draw()
@@ -309,19 +305,27 @@ var evalAttention = &op.Eval{
 	},
 	Backward: func(m op.Machine, b *op.Back) error {
 		q, k, lse, a := b.SavedIn(0), b.SavedIn(1), b.SavedOut(1), attentionArgs(b.Args)
-		switch masked := m.Wanted(b, 3) != nil; {
-		case k.Dim(1) != q.Dim(1), masked && a.DropoutP == 0:
-			return attentionOnHost.Backward(m, b)
-		case masked: // the kernel dropped out by numbers of its own
-			return &op.Refusal{What: "the gradient of the mask of an attention with dropout"}
+		gradient := func(kern *kernel.Kernel, of ...*op.Tensor) error {
+			l := op.Launch{On: m}
+			l.Add(of...)
+			l.Add(b.Grads[0], b.SavedOut(0))
+			logSumExp(&l, lse, q.Dim(2))
+			l.Add(q, k, b.SavedIn(2))
+			mask(&l, b.SavedIn(3), q, k)
+			return l.Run(kern, []int64{op.Flag(a.IsCausal), op.Noted[int64](m, lse)}, a.scale(q), a.DropoutP)
 		}
-		l := op.Launch{On: m}
-		l.Add(b.Results[:3]...)
-		l.Add(b.Grads[0], b.SavedOut(0))
-		logSumExp(&l, lse, q.Dim(2))
-		l.Add(q, k, b.SavedIn(2))
-		mask(&l, b.SavedIn(3), q, k)
-		return l.Run(kernel.AttentionGrad, []int64{op.Flag(a.IsCausal), op.Noted[int64](m, lse)}, a.scale(q), a.DropoutP)
+		switch masked := m.Wanted(b, 3); {
+		case masked == nil:
+		case masked.Size != tensor.D(q.Dim(0), q.Dim(1), q.Dim(2), k.Dim(2)) && a.DropoutP > 0: // the kernel dropped out by numbers of its own
+			return &op.Refusal{What: "the gradient of a broadcast mask of an attention with dropout"}
+		case masked.Size != tensor.D(q.Dim(0), q.Dim(1), q.Dim(2), k.Dim(2)):
+			return attentionOnHost.Backward(m, b)
+		default:
+			if err := gradient(kernel.AttentionMaskGrad, masked); err != nil {
+				return err
+			}
+		}
+		return gradient(kernel.AttentionGrad, b.Results[:3]...)
 	},
 }
 

@@ -1,9 +1,11 @@
 package aten
 
 import (
+	"errors"
 	"math"
 
 	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -119,7 +121,13 @@ var (
 			}
 			c.Return(c.New(c.Elementwise(c.In...), promoted(c, false)))
 		},
-		Eval:   op.Two(floorDivide).Eval(),
+		Eval: (&op.Eval{Forward: func(m op.Machine, c *op.Call) error {
+			n := c.Args.(*BinaryArgs).Other
+			if c.Opt(1) != nil || c.In[0].DType.IsFloating() || c.Out[0].DType != c.In[0].DType || n.Value == 0 || n.Value != math.Trunc(n.Value) {
+				return op.ErrView
+			}
+			return m.Apply(kernel.FloorDivide, c.Out[0], c.In[:1], n.Value)
+		}}).Otherwise(op.Two(floorDivide).Eval()),
 		Source: "tools/autograd/derivatives.yaml: floor_divide",
 	})
 	Atan2 = define(op.Op{
@@ -206,24 +214,19 @@ type LerpArgs struct {
 
 // The bitwise operators, on integers and masks.
 var (
-	BitwiseAnd = bitwise("bitwise_and", "& bitwise_and(input, other: operand)", &BinaryArgs{}, op.Whole(func(a, b int64) int64 { return a & b }).Eval())
-	BitwiseOr  = bitwise("bitwise_or", "| bitwise_or(input, other: operand)", &BinaryArgs{}, op.Whole(func(a, b int64) int64 { return a | b }).Eval())
-	BitwiseXor = bitwise("bitwise_xor", "^ bitwise_xor(input, other: operand)", &BinaryArgs{}, op.Whole(func(a, b int64) int64 { return a ^ b }).Eval())
+	BitwiseAnd = bitwise("bitwise_and", "& bitwise_and(input, other: operand)", &BinaryArgs{}, mapping(kernel.Mul, bools).Otherwise(op.Whole(func(a, b int64) int64 { return a & b }).Eval()))
+	BitwiseOr  = bitwise("bitwise_or", "| bitwise_or(input, other: operand)", &BinaryArgs{}, mapping(kernel.Maximum, bools).Otherwise(op.Whole(func(a, b int64) int64 { return a | b }).Eval()))
+	BitwiseXor = bitwise("bitwise_xor", "^ bitwise_xor(input, other: operand)", &BinaryArgs{}, mapping(kernel.Ne, bools).Otherwise(op.Whole(func(a, b int64) int64 { return a ^ b }).Eval()))
 	BitwiseNot = bitwise("bitwise_not", "torch.bitwise_not(input)", nil, evalNot)
 )
 
 // evalNot is that of bools, or of the bits of integers.
-var evalNot = op.OnHost(func(a op.Arrays, c *op.Call) {
-	x := a.Get(c.In[0])
-	for i, v := range x {
-		if c.In[0].DType == tensor.Bool {
-			x[i] = array.Truth(v == 0)
-		} else {
-			x[i] = float64(^int64(v))
-		}
+var evalNot = &op.Eval{Forward: func(m op.Machine, c *op.Call) error {
+	if c.In[0].DType == tensor.Bool {
+		return m.Apply(kernel.EqScalar, c.Out[0], c.In, 0)
 	}
-	a.Put(c.Out[0], x)
-}, nil)
+	return m.Apply(kernel.Affine, c.Out[0], c.In, -1, -1)
+}}
 
 func bitwise(name, sig string, args any, eval *op.Eval) *op.Op {
 	return define(op.Op{Name: name, Sig: sig, Args: args, Eval: eval, Run: func(c *op.Call) {
@@ -236,24 +239,52 @@ func bitwise(name, sig string, args any, eval *op.Eval) *op.Op {
 }
 
 // truth defines an operator on any types whose result is bool.
-func truth(name, params string, of op.Elements) *op.Op {
-	return define(op.Op{Name: name, Eval: of.Eval(), Sig: "torch." + name + params, Run: func(c *op.Call) {
+func truth(name, params string, eval *op.Eval) *op.Op {
+	return define(op.Op{Name: name, Eval: eval, Sig: "torch." + name + params, Run: func(c *op.Call) {
 		c.Return(c.New(c.Elementwise(c.In...), tensor.Bool))
 	}})
 }
 
 // The operators of truth.
 var (
-	LogicalAnd = truth("logical_and", "(input, other)", op.Two(func(a, b float64) float64 { return array.Truth(a != 0 && b != 0) }))
-	LogicalOr  = truth("logical_or", "(input, other)", op.Two(func(a, b float64) float64 { return array.Truth(a != 0 || b != 0) }))
-	LogicalXor = truth("logical_xor", "(input, other)", op.Two(func(a, b float64) float64 { return array.Truth((a != 0) != (b != 0)) }))
-	LogicalNot = truth("logical_not", "(input)", op.Single(func(x float64) float64 { return array.Truth(x == 0) }))
-	IsNaN      = truth("isnan", "(input)", op.Single(func(x float64) float64 { return array.Truth(math.IsNaN(x)) }))
+	LogicalAnd = truth("logical_and", "(input, other)", mapping(kernel.Mul, bools).Otherwise(op.Two(func(a, b float64) float64 { return array.Truth(a != 0 && b != 0) }).Eval()))
+	LogicalOr  = truth("logical_or", "(input, other)", mapping(kernel.Maximum, bools).Otherwise(op.Two(func(a, b float64) float64 { return array.Truth(a != 0 || b != 0) }).Eval()))
+	LogicalXor = truth("logical_xor", "(input, other)", mapping(kernel.Ne, bools).Otherwise(op.Two(func(a, b float64) float64 { return array.Truth((a != 0) != (b != 0)) }).Eval()))
+	LogicalNot = truth("logical_not", "(input)", evalLogicalNot)
+	IsNaN      = truth("isnan", "(input)", op.Single(func(x float64) float64 { return array.Truth(math.IsNaN(x)) }).Eval())
 )
+
+var evalLogicalNot = &op.Eval{Single: true, Forward: func(m op.Machine, c *op.Call) error {
+	return m.Apply(kernel.EqScalar, c.Out[0], c.In, 0)
+}}
 
 // larger defines maximum or minimum. Where both sides are equal each gets half
 // of the gradient.
-func larger(name, node string, first func(a, b float64) bool) *op.Op {
+func larger(name, node string, k *kernel.Kernel, first func(a, b float64) bool) *op.Op {
+	// The gradient of one operand, which the other is compared with.
+	grad := func(m op.Machine, b *op.Back, i int) error {
+		y := m.Wanted(b, i)
+		if y == nil {
+			return nil
+		}
+		self, other := b.SavedIn(i), b.SavedIn(1-i)
+		if k == kernel.Maximum {
+			self, other = other, self
+		}
+		return m.Apply(kernel.MinimumGrad, y, []*op.Tensor{b.Grads[0], self, other})
+	}
+	kernels := (&op.Eval{
+		Single:  true,
+		Forward: func(m op.Machine, c *op.Call) error { return m.Apply(k, c.Target(), c.In) },
+		Backward: func(m op.Machine, b *op.Back) error {
+			for i := range b.Results {
+				if y := m.Wanted(b, i); y != nil && (y.Size != b.OutM[0].Size || !y.DType.IsFloating()) {
+					return op.ErrView
+				}
+			}
+			return errors.Join(grad(m, b, 0), grad(m, b, 1))
+		},
+	}).When(alike(0))
 	return define(op.Op{
 		Name: name, Sig: "torch." + name + "(input, other)", Run: func(c *op.Call) {
 			c.Return(c.New(c.Elementwise(c.In...), resultType(c.In[0], c.In[1], op.Number{})))
@@ -274,17 +305,17 @@ func larger(name, node string, first func(a, b float64) bool) *op.Op {
 				b.DropTo(mark)
 			}
 		},
-		Eval: op.Two(func(a, b float64) float64 { return extremeOf(a, b, first(a, b)) },
+		Eval: kernels.Otherwise(op.Two(func(a, b float64) float64 { return extremeOf(a, b, first(a, b)) },
 			func(x [3]float64, _, _ float64) float64 { return share(!first(x[1], x[0]), x[0], x[1]) },
-			func(x [3]float64, _, _ float64) float64 { return share(!first(x[0], x[1]), x[0], x[1]) }).Eval(),
+			func(x [3]float64, _, _ float64) float64 { return share(!first(x[0], x[1]), x[0], x[1]) }).Eval()),
 		Source: "tools/autograd/derivatives.yaml: maximum, minimum",
 	})
 }
 
 // The larger and the smaller of two.
 var (
-	Maximum = larger("maximum", "MaximumBackward0", func(a, b float64) bool { return a > b })
-	Minimum = larger("minimum", "MinimumBackward0", func(a, b float64) bool { return a < b })
+	Maximum = larger("maximum", "MaximumBackward0", kernel.Maximum, func(a, b float64) bool { return a > b })
+	Minimum = larger("minimum", "MinimumBackward0", kernel.Minimum, func(a, b float64) bool { return a < b })
 )
 
 // share is the part of the gradient that an operand of maximum or minimum gets.

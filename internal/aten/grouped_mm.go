@@ -1,8 +1,6 @@
 package aten
 
 import (
-	"fmt"
-
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -66,58 +64,25 @@ var _ = GroupedMm.Derive(func(b *op.Back) {
 	}
 })
 
-// evalGroupedMm multiplies the parts one by one; the host reads where they end. Rows and
-// columns of no part are left as they are.
+// evalGroupedMm is one kernel, for which what is not of a part has one group. Rows and columns
+// of no part are left as they are.
 var evalGroupedMm = &op.Eval{InParts: true, Forward: func(m op.Machine, c *op.Call) error {
-	y, a, b := c.Out[0], c.In[0], c.In[1]
-	var ends []float64
-	if err := m.OnHost(func(h op.Arrays) { ends = h.Get(c.In[2]) }); err != nil {
-		return err
+	l, divided := op.Launch{On: m}, int64(0)
+	switch a, b := c.In[0], c.In[1]; {
+	case a.Rank() == 2 && b.Rank() == 2:
+		divided = 2
+	case a.Rank() == 3:
+		divided = 1
 	}
-	whole := a.Rank() == 2 && b.Rank() == 2 // products of no columns are zero
-	if whole {
-		if err := m.Apply(kernel.Fill, y, nil, 0); err != nil {
-			return err
+	for _, t := range []*op.Tensor{c.Out[0], c.In[0], c.In[1]} {
+		of := t.Layout
+		if t.Rank() == 2 {
+			of = of.Unsqueeze(0)
 		}
+		l.Operands = append(l.Operands, m.At(t, of))
 	}
-	most, start := b.Dim(-1), int64(0)
-	if a.Rank() == 2 {
-		most = a.Dim(0)
-	}
-	if whole {
-		most = a.Dim(1)
-	}
-	for g, e := range ends {
-		end := int64(e)
-		if end < start || end > most {
-			return fmt.Errorf("part %d of a grouped product ends at %d, after one that ends at %d, of %d", g, end, start, most)
-		}
-		n := end - start
-		if n == 0 {
-			continue
-		}
-		// A batch of one product.
-		part := func(t *op.Tensor, d int) kernel.Tensor {
-			if t.Rank() == 3 {
-				l := t.Narrow(0, int64(g), 1, 1)
-				return m.At(t, l)
-			}
-			l := t.Narrow(d, start, n, 1)
-			return m.At(t, l.Unsqueeze(0))
-		}
-		of := []kernel.Tensor{part(y, 1), part(a, 0), part(b, 1), {}}
-		switch {
-		case whole:
-			of[1], of[2] = part(a, 1), part(b, 0)
-		case a.Rank() == 2:
-			of[0] = part(y, 0)
-		}
-		if err := m.Launch(kernel.Gemm, of, nil, 1, 0); err != nil {
-			return err
-		}
-		start = end
-	}
-	return nil
+	l.Add(c.In[2])
+	return l.Run(kernel.GroupedGemm, []int64{divided})
 }}
 
 // groupedSize is the size of a grouped product, whose operands it checks.

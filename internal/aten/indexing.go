@@ -251,7 +251,18 @@ var IndexPair = define(op.Op{
 })
 
 // evalPairs takes the elements that two indices, broadcast against each other, name.
-var evalPairs = op.OnHost(func(a op.Arrays, c *op.Call) {
+var evalPairs = (&op.Eval{
+	Forward: func(m op.Machine, c *op.Call) error {
+		return paired(m, kernel.IndexPairs, c.In[0].Size, c.Out[0], c.In[0], c.In[1], c.In[2])
+	},
+	Backward: func(m op.Machine, b *op.Back) error {
+		y := m.Wanted(b, 0)
+		if y == nil || !y.DType.IsFloating() {
+			return op.ErrView
+		}
+		return paired(m, kernel.IndexPairsGrad, y.Size, y, b.Grads[0], b.SavedIn(1), b.SavedIn(2))
+	},
+}).Otherwise(op.OnHost(func(a op.Arrays, c *op.Call) {
 	x, y := a.Array(c.In[0]), make([]float64, c.Out[0].Numel())
 	pairs(a, x.Size, c.In[1], c.In[2], func(to, from int) { y[to] = x.V[from] })
 	a.Put(c.Out[0], y)
@@ -261,7 +272,37 @@ var evalPairs = op.OnHost(func(a op.Arrays, c *op.Call) {
 		pairs(a, r.Size.Ints(), b.SavedIn(1), b.SavedIn(2), func(to, from int) { out[from] += g[to] })
 		a.Put(r, out)
 	}
-})
+}))
+
+// paired runs a kernel that writes to and reads from, of which one has a size and the other
+// the rows that two indices, broadcast against each other, name.
+func paired(m op.Machine, k *kernel.Kernel, size tensor.Dims, to, from, first, second *op.Tensor) error {
+	lead, err := tensor.Broadcast(first.Size, second.Size)
+	if err != nil {
+		return err
+	}
+	n := size.Slice()
+	inner := tensor.D(n[2:]...).Numel()
+	whole, rows := []int64{n[0], n[1], inner}, []int64{lead.Numel(), inner}
+	if k == kernel.IndexPairs {
+		whole, rows = rows, whole
+	}
+	l := op.Launch{On: m}
+	l.Seen(to, whole...)
+	l.Seen(from, rows...)
+	for _, t := range []*op.Tensor{first, second} {
+		e, err := t.Expand(lead.Slice())
+		if err != nil {
+			return err
+		}
+		flat, ok := e.View(tensor.D(lead.Numel()))
+		if !ok {
+			return op.ErrView
+		}
+		l.Operands = append(l.Operands, m.At(t, flat))
+	}
+	return l.Run(k, nil)
+}
 
 func pairs(a op.Arrays, size []int, i, j *op.Tensor, f func(to, from int)) {
 	lead, err := tensor.Broadcast(i.Size, j.Size)

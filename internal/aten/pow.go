@@ -2,6 +2,7 @@ package aten
 
 import (
 	"math"
+	"slices"
 
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
@@ -83,7 +84,7 @@ var PowTensor = define(op.Op{
 			b.DropTo(mark)
 		}
 	},
-	Eval: op.Two(math.Pow,
+	Eval: mapping(kernel.Pow, someReal).Otherwise(op.Two(math.Pow,
 		func(x [3]float64, _, _ float64) float64 {
 			if x[1] == 0 {
 				return 0
@@ -95,9 +96,14 @@ var PowTensor = define(op.Op{
 				return 0
 			}
 			return y * math.Log(x[0])
-		}).Eval(),
+		}).Eval()),
 	Source: "torch/csrc/autograd/FunctionsManual.cpp: pow_backward_self, pow_backward_exponent",
 })
+
+// someReal holds of inputs of which one is floating.
+func someReal(c *op.Call) bool {
+	return c.Target().DType.IsFloating() && slices.ContainsFunc(c.In, func(t *op.Tensor) bool { return t.DType.IsFloating() })
+}
 
 // PowBaseArgs is the base of pow where it is a number.
 type PowBaseArgs struct {
@@ -129,7 +135,12 @@ var PowBase = define(op.Op{
 		b.Set(0, b.Do1(MulTensor, nil, b.Grads[0], factor))
 		b.DropTo(mark)
 	},
-	Eval: op.Elements{
+	Eval: (&op.Eval{Single: true, Forward: func(m op.Machine, c *op.Call) error {
+		if !c.In[0].DType.IsFloating() {
+			return op.ErrView
+		}
+		return m.Apply(kernel.PowBase, c.Target(), c.In, c.Args.(*PowBaseArgs).Base.Value)
+	}}).Otherwise(op.Elements{
 		Of: func(x [3]float64, base float64) float64 { return math.Pow(base, x[0]) },
 		Slopes: []op.Slope{func(x [3]float64, y, base float64) float64 {
 			if base == 0 && x[0] >= 0 {
@@ -138,6 +149,6 @@ var PowBase = define(op.Op{
 			return y * math.Log(base)
 		}},
 		Param: func(args any) float64 { return args.(*PowBaseArgs).Base.Value },
-	}.Eval(),
+	}.Eval()),
 	Source: "aten/src/ATen/native/Pow.cpp: TORCH_META_FUNC2(pow, Scalar); torch/csrc/autograd/FunctionsManual.cpp: pow_backward_exponent",
 })

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -90,13 +91,30 @@ var ForeachNorm = define(op.Op{
 	Source: "aten/src/ATen/native/cuda/ForeachReduceOp.cu",
 })
 
-var evalNorm = op.Statistic{
+// evalNorm is that of order 2 by kernels.
+var evalNorm = (&op.Eval{
+	Forward: func(m op.Machine, c *op.Call) error {
+		a, in, y := c.Args.(*NormArgs), c.In[0], c.Out[0]
+		if a.order() != 2 {
+			return op.ErrView
+		}
+		return m.Launch(kernel.Norm, []kernel.Tensor{m.At(y, a.Spread(y, in.Size)), op.As(m, in)}, nil)
+	},
+	Backward: func(m op.Machine, b *op.Back) error {
+		a, y, in, norm, g := b.Args.(*NormArgs), m.Wanted(b, 0), b.SavedIn(0), b.SavedOut(0), b.Grads[0]
+		if y == nil || a.order() != 2 {
+			return op.ErrView
+		}
+		ts := []kernel.Tensor{op.As(m, y), m.At(g, a.Spread(g, in.Size)), op.As(m, in), m.At(norm, a.Spread(norm, in.Size))}
+		return m.Launch(kernel.NormGrad, ts, nil)
+	},
+}).Otherwise(op.Statistic{
 	Of: func(x []float64, args any) float64 { return array.Norm(x, args.(*NormArgs).order()) },
 	Slopes: func(x []float64, y float64, args any) []float64 {
 		return array.NormSlopes(x, y, args.(*NormArgs).order())
 	},
 	Over: func(args any) []int64 { return args.(*NormArgs).Dim },
-}.Eval()
+}.Eval())
 
 // order is that of the norm.
 func (a *NormArgs) order() float64 {

@@ -126,7 +126,16 @@ func quantifier(name string, all bool) *op.Op {
 			}
 			c.Return(reduce(c, tensor.Bool))
 		},
-		Eval:   op.Statistic{Of: func(x []float64, _ any) float64 { return array.Truth(array.Quantified(x, all)) }, Over: overDims}.Eval(),
+		Eval: (&op.Eval{Forward: func(m op.Machine, c *op.Call) error {
+			k, in, y := kernel.Max, c.In[0], c.Out[0]
+			switch {
+			case in.Numel() == 0:
+				return op.ErrView
+			case all:
+				k = kernel.Min
+			}
+			return m.Launch(k, []kernel.Tensor{m.At(y, c.Args.(*ReduceArgs).Spread(y, in.Size)), op.As(m, in)}, nil)
+		}}).Otherwise(op.Statistic{Of: func(x []float64, _ any) float64 { return array.Truth(array.Quantified(x, all)) }, Over: overDims}.Eval()),
 		Source: "aten/src/ATen/native/cuda/ReduceLogicKernel.cu: gpu_reduce_kernel<scalar_t, bool>",
 	})
 }

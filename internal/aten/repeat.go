@@ -2,6 +2,7 @@ package aten
 
 import (
 	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -31,7 +32,7 @@ type TileArgs struct {
 
 // Repeat copies a tensor several times along each dimension.
 var Repeat = define(op.Op{
-	Name: "repeat", Eval: op.Linear(func(any) array.Linear { return array.Repeat }).DerivedInParts(), Args: &RepeatArgs{}, Run: func(c *op.Call) {
+	Name: "repeat", Eval: evalRepeat.Otherwise(&op.Eval{Forward: op.Linear(func(any) array.Linear { return array.Repeat }).Forward, InParts: true}), Args: &RepeatArgs{}, Run: func(c *op.Call) {
 		x, n := c.In[0], c.Args.(*RepeatArgs).Repeats
 		k := len(n) - x.Rank()
 		if k < 0 || len(n) > tensor.MaxRank {
@@ -57,6 +58,35 @@ var Repeat = define(op.Op{
 	Node: "RepeatBackward0", Grad: gradRepeat,
 	Source: "aten/src/ATen/native/TensorShape.cpp: repeat; torch/csrc/autograd/FunctionsManual.cpp: repeat_backward",
 })
+
+// evalRepeat copies into the result as it is divided into the copies, as far as there are
+// dimensions.
+var evalRepeat = &op.Eval{Forward: func(m op.Machine, c *op.Call) error {
+	x, y, n := c.In[0], c.Out[0], c.Args.(*RepeatArgs).Repeats
+	k := len(n) - x.Rank()
+	var from, to tensor.Layout
+	from.Offset, to.Offset = x.Offset, y.Offset
+	add := func(size, fromStride, toStride int64) {
+		if size == 1 {
+			return
+		}
+		from.Size, to.Size = from.Size.Append(size), to.Size.Append(size)
+		from.Stride, to.Stride = from.Stride.Append(fromStride), to.Stride.Append(toStride)
+	}
+	parts := 0
+	for i, r := range n {
+		size, stride := int64(1), int64(0)
+		if i >= k {
+			size, stride = x.Dim(i-k), x.Stride.At(i-k)
+		}
+		if parts += int(op.Flag(r != 1) + op.Flag(size != 1)); parts > tensor.MaxRank {
+			return op.ErrView
+		}
+		add(r, 0, size*y.Stride.At(i))
+		add(size, stride, y.Stride.At(i))
+	}
+	return m.Launch(kernel.Copy, []kernel.Tensor{m.At(y, to), m.At(x, from)}, nil)
+}}
 
 // gradRepeat sums the leading dimensions that the input lacks one by one, then
 // the copies along the others at once.

@@ -3,6 +3,7 @@ package aten
 import (
 	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/cub"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -37,15 +38,36 @@ var Cumsum = define(op.Op{
 		c.Return(scanned(c, x, dim, d))
 	},
 	Node: "CumsumBackward0",
-	Eval: op.OnHost(running(func(sum, x float64) float64 { return sum + x }), func(a op.Arrays, b *op.Back) {
+	Eval: (&op.Eval{
+		Forward: func(m op.Machine, c *op.Call) error {
+			return summedAlong(m, c.Args.(*CumsumArgs).Dim, c.Out[0], c.In[0], false)
+		},
+		Backward: func(m op.Machine, b *op.Back) error {
+			y := m.Wanted(b, 0)
+			if y == nil {
+				return nil
+			}
+			return summedAlong(m, b.Args.(*CumsumArgs).Dim, y, b.Grads[0], true)
+		},
+	}).Otherwise(op.OnHost(running(func(sum, x float64) float64 { return sum + x }), func(a op.Arrays, b *op.Back) {
 		if r := a.Wanted(b, 0); r != nil {
 			g := a.Array(b.Grads[0])
 			g.SumBehind(array.Dim(b.Args.(*CumsumArgs).Dim, len(g.Size)))
 			a.Put(r, g.V)
 		}
-	}),
+	})),
 	Source: "aten/src/ATen/native/cuda/ScanKernels.cpp, ScanUtils.cuh: scan_dim",
 })
+
+// summedAlong is the running sum of x along a dimension, or that of what comes behind.
+func summedAlong(m op.Machine, dim int, y, x *op.Tensor, reverse bool) error {
+	if x.Rank() == 0 {
+		return op.ErrView
+	}
+	l := op.Launch{On: m}
+	l.Add(y, x)
+	return l.Run(kernel.Cumsum, []int64{int64(array.Dim(dim, x.Rank())), op.Flag(reverse)})
+}
 
 // running goes on with f along a dimension, from each element to the next.
 func running(f func(sum, x float64) float64) func(a op.Arrays, c *op.Call) {

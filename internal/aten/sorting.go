@@ -3,6 +3,7 @@ package aten
 import (
 	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/cub"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/torchver"
@@ -44,6 +45,18 @@ var (
 	})
 )
 
+// sortedAlong picks the first elements along a dimension in their order.
+func sortedAlong(descending func(args any) bool) *op.Eval {
+	return (&op.Eval{
+		Forward: func(m op.Machine, c *op.Call) error {
+			x, l := c.In[0], op.Launch{On: m}
+			l.Add(c.Out[0], c.Out[1], x)
+			return l.Run(kernel.Sort, []int64{int64(array.Dim(selectedDim(c.Args), x.Rank())), op.Flag(descending(c.Args))})
+		},
+		Backward: putBack,
+	}).Otherwise(picking(func(row []float64, args any) []int { return array.Order(row, descending(args)) }))
+}
+
 // SortArgs are the arguments of sort and argsort.
 type SortArgs struct {
 	Dim        int  `arg:"dim"`
@@ -70,7 +83,7 @@ var Sort = define(op.Op{
 		}
 	},
 	Save: []op.Save{op.Out(1)}, Node: "SortBackward0", Grad: gradSelected,
-	Eval:   picking(func(row []float64, args any) []int { return array.Order(row, args.(*SortArgs).Descending) }),
+	Eval:   sortedAlong(func(args any) bool { return args.(*SortArgs).Descending }),
 	Source: "aten/src/ATen/native/cuda/Sort.cpp: sort_cuda_kernel; SortStable.cu: launch_stable_sort_kernel",
 })
 
@@ -127,7 +140,7 @@ var Topk = define(op.Op{
 		c.Return(values, indices)
 	},
 	Save: []op.Save{op.Out(1)}, Node: "TopkBackward0", Grad: gradSelected,
-	Eval:   picking(func(row []float64, args any) []int { return array.Order(row, args.(*TopkArgs).Largest) }),
+	Eval:   sortedAlong(func(args any) bool { return args.(*TopkArgs).Largest }),
 	Source: "aten/src/ATen/native/cuda/TensorTopK.cpp, TensorTopK.cu",
 })
 

@@ -2,6 +2,7 @@ package aten
 
 import (
 	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 )
 
@@ -31,9 +32,17 @@ var Histc = define(op.Op{
 			c.Drop(c.Do1(Max.Any, &ExtremeArgs{}, x))
 		}
 	},
-	Eval: op.OnHost(func(a op.Arrays, c *op.Call) {
+	Eval: (&op.Eval{Forward: func(m op.Machine, c *op.Call) error {
+		h, x, l := c.Args.(*HistcArgs), c.In[0], op.Launch{On: m}
+		if h.Min == h.Max {
+			return op.ErrView
+		}
+		l.Add(c.Out[0])
+		l.Seen(x, x.Numel())
+		return l.Run(kernel.Histogram, nil, h.Min, h.Max)
+	}}).Otherwise(op.OnHost(func(a op.Arrays, c *op.Call) {
 		h := c.Args.(*HistcArgs)
 		a.Put(c.Out[0], array.Histogram(a.Get(c.In[0]), int(h.Bins), h.Min, h.Max))
-	}, nil),
+	}, nil)),
 	Source: "aten/src/ATen/native/cuda/SummaryOps.cu: _histc_cuda_template",
 })

@@ -192,9 +192,24 @@ func checkIndex(c *op.Call, x, idx *op.Tensor, dim int) {
 	}
 }
 
+var evalGather = (&op.Eval{
+	Forward: func(m op.Machine, c *op.Call) error {
+		l := op.Launch{On: m}
+		l.Add(c.Out[0], c.In[0], c.In[1])
+		return l.Run(kernel.Gather, []int64{int64(array.Dim(c.Args.(*DimArgs).Dim, c.In[0].Rank()))})
+	},
+	Backward: func(m op.Machine, b *op.Back) error {
+		y := m.Wanted(b, 0)
+		if y == nil || !y.DType.IsFloating() {
+			return op.ErrView
+		}
+		return scatterInto(m, array.Dim(b.Args.(*DimArgs).Dim, y.Rank()), y, b.SavedIn(1), b.Grads[0])
+	},
+}).Otherwise(op.Linear(func(args any) array.Linear { return array.Gather(args.(*DimArgs).Dim) }))
+
 // Gather takes the elements that an index of the result's shape names.
 var Gather = define(op.Op{
-	Name: "gather", Indices: op.IndexingAlong, Eval: op.Linear(func(args any) array.Linear { return array.Gather(args.(*DimArgs).Dim) }), Sig: "torch.gather(input, dim: int, index)", Args: &DimArgs{}, Run: func(c *op.Call) {
+	Name: "gather", Indices: op.IndexingAlong, Eval: evalGather, Sig: "torch.gather(input, dim: int, index)", Args: &DimArgs{}, Run: func(c *op.Call) {
 		checkIndex(c, c.In[0], c.In[1], c.Args.(*DimArgs).Dim)
 		c.Return(c.New(tensor.Contiguous(c.In[1].Size), c.In[0].DType))
 	},
@@ -272,7 +287,40 @@ var (
 
 // scattering replaces elements, or with add adds to them.
 func scattering(add bool) *op.Eval {
-	return op.OnHost(func(a op.Arrays, c *op.Call) {
+	return (&op.Eval{
+		Forward: func(m op.Machine, c *op.Call) error {
+			args, l := c.Args.(*ScatterArgs), op.Launch{On: m}
+			l.Add(c.Target(), c.In[0], c.In[1], c.Opt(2))
+			dim := []int64{int64(array.Dim(args.Dim, c.In[0].Rank()))}
+			switch {
+			case !add:
+				return l.Run(kernel.Scatter, dim, args.Src.Value)
+			case !c.Target().DType.IsFloating() || c.Opt(2) == nil:
+				return op.ErrView
+			}
+			return l.Run(kernel.ScatterAdd, dim)
+		},
+		Backward: func(m op.Machine, b *op.Back) error {
+			g, index := b.Grads[0], b.SavedIn(1)
+			if index == nil { // the gradient is handed on
+				return nil
+			}
+			dim := []int64{int64(array.Dim(b.Args.(*ScatterArgs).Dim, g.Rank()))}
+			if r := m.Wanted(b, 2); r != nil {
+				l := op.Launch{On: m}
+				l.Add(r, g, index)
+				if err := l.Run(kernel.Gather, dim); err != nil {
+					return err
+				}
+			}
+			if r := m.Wanted(b, 0); r != nil {
+				l := op.Launch{On: m}
+				l.Add(r, g, index, nil)
+				return l.Run(kernel.Scatter, dim, 0)
+			}
+			return nil
+		},
+	}).Otherwise(op.OnHost(func(a op.Arrays, c *op.Call) {
 		args, x, src := c.Args.(*ScatterArgs), a.Array(c.In[0]), a.Array(c.Opt(2))
 		var size []int
 		if src != nil {
@@ -311,7 +359,7 @@ func scattering(add bool) *op.Eval {
 			}
 			a.Put(r, g.V)
 		}
-	})
+	}))
 }
 
 // gathered is the gradient of a source, which has the index's shape.

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -70,12 +71,12 @@ var WhereSelf = define(op.Op{
 		c.Return(c.New(c.Elementwise(cond, x, y), d))
 	},
 	Save: []op.Save{op.In(0)}, Node: "WhereBackward0",
-	Eval: op.Elements{Of: func(x [3]float64, _ float64) float64 {
+	Eval: mapping(kernel.Where, alike(1)).Otherwise(op.Elements{Of: func(x [3]float64, _ float64) float64 {
 		if x[0] != 0 {
 			return x[1]
 		}
 		return x[2]
-	}}.Eval().DerivedInParts(),
+	}}.Eval().DerivedInParts()),
 	Source: "tools/autograd/derivatives.yaml: where.self",
 })
 
@@ -112,6 +113,36 @@ var clamp = op.Element{
 	Numbers: op.NumbersOf(func(a *ClampArgs) []float64 { return []float64{a.Min.OrNaN(), a.Max.OrNaN()} }),
 }
 
+// evalClamp is clamp by kernels where the bounds do not cross.
+var evalClamp = (&op.Eval{
+	Single: true,
+	Forward: func(m op.Machine, c *op.Call) error {
+		p, in := clampBounds(c.Args), c.In[0]
+		if !(p[0] <= p[1]) || !in.DType.IsFloating() {
+			return op.ErrView
+		}
+		return m.Apply(kernel.Hardtanh, c.Target(), c.In[:1], p...)
+	},
+	Backward: func(m op.Machine, b *op.Back) error {
+		x := b.SavedIn(0)
+		if !x.DType.IsFloating() {
+			return op.ErrView
+		}
+		return m.Apply(kernel.ClampGrad, b.Results[0], []*op.Tensor{b.Grads[0], x}, clampBounds(b.Args)...)
+	},
+}).Otherwise(clamp.Eval())
+
+// clampBounds are the bounds, which are infinite where there are none.
+func clampBounds(args any) []float64 {
+	a, p := args.(*ClampArgs), []float64{math.Inf(-1), math.Inf(1)}
+	for i, n := range []op.Number{a.Min, a.Max} {
+		if n.Set {
+			p[i] = n.Value
+		}
+	}
+	return p
+}
+
 // clampRun makes the result. Bounds that are floats make integers float32.
 func clampRun(c *op.Call) {
 	a := c.Args.(*ClampArgs)
@@ -129,16 +160,16 @@ var (
 		Name: "clamp", Sig: "torch.clamp(input, min: number? = None, max: number? = None)", Args: &ClampArgs{}, Run: func(c *op.Call) {
 			bounded(c)
 			clampRun(c)
-		}, Save: []op.Save{op.In(0)}, Node: "ClampBackward1", Grad: gradClamp, Eval: clamp.Eval(),
+		}, Save: []op.Save{op.In(0)}, Node: "ClampBackward1", Grad: gradClamp, Eval: evalClamp,
 		Source: "torch/csrc/autograd/FunctionsManual.cpp: clamp_backward",
 	})
 	ClampMin = define(op.Op{
 		Name: "clamp_min", Sig: "Tensor.clamp_min(self, min: number)", Args: &ClampArgs{}, Run: clampRun, Save: []op.Save{op.In(0)},
-		Node: "ClampMinBackward0", Grad: gradClamp, Eval: clamp.Eval(), Source: "tools/autograd/derivatives.yaml: clamp_min",
+		Node: "ClampMinBackward0", Grad: gradClamp, Eval: evalClamp, Source: "tools/autograd/derivatives.yaml: clamp_min",
 	})
 	ClampMax = define(op.Op{
 		Name: "clamp_max", Sig: "Tensor.clamp_max(self, max: number)", Args: &ClampArgs{}, Run: clampRun, Save: []op.Save{op.In(0)},
-		Node: "ClampMaxBackward0", Grad: gradClamp, Eval: clamp.Eval(), Source: "tools/autograd/derivatives.yaml: clamp_max",
+		Node: "ClampMaxBackward0", Grad: gradClamp, Eval: evalClamp, Source: "tools/autograd/derivatives.yaml: clamp_max",
 	})
 )
 
@@ -239,7 +270,12 @@ func extreme(name, node string, largest bool) (rows Extremes) {
 			c.Return(values, indices)
 		},
 		Save: []op.Save{op.Out(1)}, Node: node + "0",
-		Eval:   picking(func(row []float64, _ any) []int { return []int{array.Best(row, largest)} }),
+		Eval: (&op.Eval{
+			Forward: func(m op.Machine, c *op.Call) error {
+				return extremeAlong(m, c.Args, c.In[0], c.Out[0], c.Out[1], largest)
+			},
+			Backward: putBack,
+		}).Otherwise(picking(func(row []float64, _ any) []int { return []int{array.Best(row, largest)} })),
 		Source: "aten/src/ATen/native/TensorCompare.cpp; cuda/ReduceMaxValuesKernel.cu",
 	})
 	rows.Any = define(op.Op{
@@ -258,10 +294,11 @@ func extreme(name, node string, largest bool) (rows Extremes) {
 	})
 	rows.Arg = define(op.Op{
 		Name: "arg" + name, Sig: "torch.arg" + name + "(input, dim: int? = None, keepdim: bool = False)", Args: &ExtremeArgs{}, Run: argExtreme,
-		Eval: op.OnHost(func(a op.Arrays, c *op.Call) {
-			over := c.Args.(*ExtremeArgs).over()
-			a.Put(c.Out[0], a.Array(c.In[0]).Reduce(over.Dim, func(x []float64) float64 { return float64(array.Best(x, largest)) }))
-		}, nil),
+		Eval: (&op.Eval{Forward: func(m op.Machine, c *op.Call) error { return extremeAlong(m, c.Args, c.In[0], nil, c.Out[0], largest) }}).
+			Otherwise(op.OnHost(func(a op.Arrays, c *op.Call) {
+				over := c.Args.(*ExtremeArgs).over()
+				a.Put(c.Out[0], a.Array(c.In[0]).Reduce(over.Dim, func(x []float64) float64 { return float64(array.Best(x, largest)) }))
+			}, nil)),
 		Source: "aten/src/ATen/native/ReduceOps.cpp: argmax_argmin_impl",
 	})
 	rows.Over = define(op.Op{
@@ -320,6 +357,49 @@ func gradSelected(b *op.Back) {
 		idx.Layout = tensor.Contiguous(in.Size.Set(dim, 1))
 	}
 	scatterDeterministic(&b.Call, in, &idx, b.Grads[0], dim)
+}
+
+// extremeAlong finds the extreme elements of x along a dimension or, without one, of all.
+func extremeAlong(m op.Machine, args any, x, values, index *op.Tensor, largest bool) error {
+	a, l, size := args.(*ExtremeArgs), op.Launch{On: m}, x.Size
+	d := 0
+	switch {
+	case a.Dim == nil:
+		size = tensor.D(x.Numel())
+	case x.Rank() == 0:
+		return op.ErrView
+	default:
+		d = array.Dim(int(*a.Dim), x.Rank())
+	}
+	one := size.Set(d, 1).Slice()
+	l.Seen(values, one...)
+	l.Seen(index, one...)
+	l.Seen(x, size.Slice()...)
+	return l.Run(kernel.Extreme, []int64{int64(d), op.Flag(largest)})
+}
+
+// putBack puts gradients where an index along a dimension says, among zeros.
+func putBack(m op.Machine, b *op.Back) error {
+	y := m.Wanted(b, 0)
+	if y == nil || y.Rank() == 0 || !y.DType.IsFloating() {
+		return op.ErrView
+	}
+	return scatterInto(m, array.Dim(selectedDim(b.Args), y.Rank()), y, b.SavedOut(1), b.Grads[0])
+}
+
+// scatterInto adds the elements of src to zeros, where an index along a dimension says.
+// What has been reduced has one element there.
+func scatterInto(m op.Machine, d int, y, index, src *op.Tensor) error {
+	l := op.Launch{On: m}
+	l.Add(y, nil)
+	for _, t := range []*op.Tensor{index, src} {
+		if t.Rank() == y.Rank() {
+			l.Add(t)
+			continue
+		}
+		l.Operands = append(l.Operands, m.At(t, t.Unsqueeze(d)))
+	}
+	return l.Run(kernel.ScatterAdd, []int64{int64(d)})
 }
 
 // picking is an operator that picks elements along a dimension: pick says which, of each

@@ -105,18 +105,24 @@ var (
 			filledOf(c, &FillArgs{Size: []int64{a.N, m}, DType: a.DType}, tensor.Float32)
 			c.Filled(c.Out[0].DType)
 		},
-		Eval: op.OnHost(func(a op.Arrays, c *op.Call) {
-			a.Put(c.Out[0], array.Eye(int(c.Out[0].Dim(0)), int(c.Out[0].Dim(1))))
-		}, nil),
+		Eval: evalEye,
 	})
 )
+
+// evalEye has ones on the diagonal, among zeros.
+var evalEye = &op.Eval{Forward: func(m op.Machine, c *op.Call) error {
+	y := c.Out[0]
+	if err := m.Apply(kernel.Fill, y, nil, 0); err != nil {
+		return err
+	}
+	diagonal := tensor.Layout{Size: tensor.D(min(y.Dim(0), y.Dim(1))), Stride: tensor.D(y.Stride.At(0) + y.Stride.At(1)), Offset: y.Offset}
+	return m.Launch(kernel.Fill, []kernel.Tensor{m.At(y, diagonal)}, nil, 1)
+}}
 
 // EyeLike is torch.eye of the size of a square matrix into torch.empty_like of it.
 var EyeLike = define(op.Op{
 	Name: "eye.like", Run: func(c *op.Call) { c.Return(c.New(c.In[0].LikeDense(), c.In[0].DType)) },
-	Eval: op.OnHost(func(a op.Arrays, c *op.Call) {
-		a.Put(c.Out[0], array.Eye(int(c.Out[0].Dim(0)), int(c.Out[0].Dim(1))))
-	}, nil),
+	Eval:   evalEye,
 	Source: "aten/src/ATen/native/cuda/TensorFactories.cu: eye_out_cuda",
 })
 

@@ -102,14 +102,44 @@ func byKernels(r *op.Op, forward, backward *kernel.Kernel) *op.Op {
 	return r
 }
 
-// ofWhole makes a function that kernels compute one of integers, too.
-func ofWhole(r *op.Op, of func(float64) float64) *op.Op {
-	real, whole := r.Eval.Forward, op.Single(of).Derived([3]*op.Formula{}).Forward
-	r.Eval.Forward = func(m op.Machine, c *op.Call) error {
-		if c.In[0].DType.IsFloating() {
-			return real(m, c)
+// mapping is a kernel of all inputs, where it can compute what they are.
+func mapping(k *kernel.Kernel, holds func(c *op.Call) bool) *op.Eval {
+	return (&op.Eval{
+		Single:  true,
+		Forward: func(m op.Machine, c *op.Call) error { return m.Apply(k, c.Target(), c.In) },
+	}).When(holds)
+}
+
+// alike holds of inputs, from one on, of the type of the result, or of what kernels
+// convert to it.
+func alike(from int) func(c *op.Call) bool {
+	return func(c *op.Call) bool {
+		d := c.Target().DType
+		for _, t := range c.In[from:] {
+			if t == nil || t.DType != d && !(d.IsFloating() && t.DType.IsFloating()) {
+				return false
+			}
 		}
-		return whole(m, c)
+		return true
+	}
+}
+
+// bools holds of two tensors of bools.
+func bools(c *op.Call) bool {
+	return c.Opt(1) != nil && c.In[0].DType == tensor.Bool && c.In[1].DType == tensor.Bool
+}
+
+// ofReals makes a function one that kernels compute of floating numbers. Without a backward
+// one the derivative stays what it is.
+func ofReals(r *op.Op, forward, backward *kernel.Kernel) *op.Op {
+	formula := r.Eval
+	e := op.Mapped(forward, backward, nil)
+	if backward == nil {
+		e.Backward = nil
+	}
+	r.Eval = e.When(func(c *op.Call) bool { return c.In[0].DType.IsFloating() }).Otherwise(formula)
+	if backward != nil {
+		r.Eval.ByFormula = formula
 	}
 	return r
 }
@@ -128,15 +158,15 @@ var (
 	Erfc    = function("erfc", math.Erfc, "-2.0 / sqrt(M_PI) * exp(-(self.pow(2))) * grad", op.CastNone)
 	Erfinv  = function("erfinv", math.Erfinv, "0.5 * sqrt(M_PI) * exp(self.erfinv().pow(2)) * grad", op.CastFP32)
 	Exp2    = function("exp2", math.Exp2, "grad * result * M_LN2", op.CastNone)
-	Expm1   = function("expm1", math.Expm1, "grad * (result + 1)", op.CastFP32)
+	Expm1   = ofReals(function("expm1", math.Expm1, "grad * (result + 1)", op.CastFP32), kernel.Expm1, kernel.Expm1Grad)
 	Lgamma  = function("lgamma", lgamma, "grad * digamma(self)", op.CastNone)
 	Log10   = function("log10", math.Log10, "grad / (self * 2.3025850929940456)", op.CastFP32)
-	Log1p   = function("log1p", math.Log1p, "grad / (self + 1)", op.CastFP32)
+	Log1p   = ofReals(function("log1p", math.Log1p, "grad / (self + 1)", op.CastFP32), kernel.Log1p, kernel.Log1pGrad)
 	Log2    = function("log2", math.Log2, "grad / (self * 0.6931471805599453)", op.CastFP32)
 	Sinh    = function("sinh", math.Sinh, "grad * self.cosh()", op.CastFP32)
 	Tan     = function("tan", math.Tan, "grad * (1 + result.pow(2))", op.CastFP32)
 
-	Abs = ofWhole(byKernels(function("abs", math.Abs, "grad * self.sgn()", op.CastNone), kernel.Abs, kernel.AbsGrad), math.Abs).Runs(func(c *op.Call) {
+	Abs = byKernels(function("abs", math.Abs, "grad * self.sgn()", op.CastNone), kernel.Abs, kernel.AbsGrad).Runs(func(c *op.Call) {
 		mapOf(c)
 		c.Filled(c.In[0].DType)
 	})
@@ -269,7 +299,7 @@ type NanToNumArgs struct {
 }
 
 // Reciprocal is 1 / x.
-var Reciprocal = define(op.Op{
+var Reciprocal = ofReals(define(op.Op{
 	Name: "reciprocal", Sig: "torch.reciprocal(input)", Cast: op.CastFP32, Run: floatMap, Save: []op.Save{op.Out(0)}, Node: "ReciprocalBackward0",
 	Grad: func(b *op.Back) { // -grad * (result * result)
 		res := b.SavedOut(0)
@@ -279,4 +309,4 @@ var Reciprocal = define(op.Op{
 	},
 	Eval:   op.Single(func(x float64) float64 { return 1 / x }).Derived([3]*op.Formula{parseFormula("-grad * (result * result)")}),
 	Source: "tools/autograd/derivatives.yaml: reciprocal",
-})
+}), kernel.Reciprocal, kernel.ReciprocalGrad)

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/memplan/memplan/internal/kernel"
@@ -21,6 +22,7 @@ type attention struct {
 	y, lse, q, k, v     int
 	mask                int
 	b, h, nq, nk, e, ev int
+	shared              int // heads of queries for one of keys
 	causal              bool
 	seed                uint64
 	scale, keep         float64 // of a weight that is not dropped
@@ -35,8 +37,15 @@ func (l *launch) newAttention(y, lse, q, k, v, mask int) (*attention, error) {
 	}
 	a := &attention{l: l, y: y, lse: lse, q: q, k: k, v: v, mask: mask,
 		b: l.size(q, 0), h: l.size(q, 1), nq: l.size(q, 2), nk: l.size(k, 2), e: l.size(q, 3), ev: l.size(v, 3),
-		causal: l.call.I[0] != 0, seed: uint64(l.call.I[1]), scale: l.call.F[0], p: float32(l.call.F[1]), keep: 1 / (1 - l.call.F[1])}
-	return a, first(l.shape(y, a.b, a.h, a.nq, a.ev), l.shape(lse, a.b, a.h, a.nq), l.shape(k, a.b, a.h, a.nk, a.e), l.shape(v, a.b, a.h, a.nk, a.ev),
+		shared: 1, causal: l.call.I[0] != 0, seed: uint64(l.call.I[1]), scale: l.call.F[0], p: float32(l.call.F[1]), keep: 1 / (1 - l.call.F[1])}
+	kh := l.size(k, 1)
+	if kh > 0 {
+		if a.h%kh != 0 {
+			return nil, fmt.Errorf("%d heads of queries cannot share %d of keys", a.h, kh)
+		}
+		a.shared = a.h / kh
+	}
+	return a, first(l.shape(y, a.b, a.h, a.nq, a.ev), l.shape(lse, a.b, a.h, a.nq), l.shape(k, a.b, kh, a.nk, a.e), l.shape(v, a.b, kh, a.nk, a.ev),
 		l.shape(mask, a.b, a.h, a.nq, a.nk))
 }
 
@@ -158,7 +167,7 @@ func attend[T float](l *launch) error {
 			b, h, i0 := task/blocks/a.h, task/blocks%a.h, task%blocks*queryBlock
 			n := min(queryBlock, a.nq-i0)
 			q := head[T](a, a.q, b, h).part(i0, n, qBuffer)
-			k, v := head[T](a, a.k, b, h), head[T](a, a.v, b, h)
+			k, v := head[T](a, a.k, b, h/a.shared), head[T](a, a.v, b, h/a.shared)
 			var most, total [queryBlock]float64
 			for i := range n {
 				most[i] = math.Inf(-1)
@@ -231,86 +240,156 @@ func attendGrad[T float](l *launch) error {
 		return err
 	}
 	const gq, gk, gv, g = 0, 1, 2, 3
-	err = first(l.shape(gq, a.b, a.h, a.nq, a.e), l.shape(gk, a.b, a.h, a.nk, a.e), l.shape(gv, a.b, a.h, a.nk, a.ev), l.shape(g, a.b, a.h, a.nq, a.ev))
+	kh := a.h / a.shared
+	err = first(l.shape(gq, a.b, a.h, a.nq, a.e), l.shape(gk, a.b, kh, a.nk, a.e), l.shape(gv, a.b, kh, a.nk, a.ev), l.shape(g, a.b, a.h, a.nq, a.ev))
 	if err != nil {
 		return err
 	}
-	parallel(a.b*a.h, 1, func(from, to int) {
+	parallel(a.b*kh, 1, func(from, to int) {
 		for task := from; task < to; task++ {
-			attendGradHead[T](a, task/a.h, task%a.h)
+			attendGradHead[T](a, task/kh, task%kh)
 		}
 	})
 	return nil
 }
 
-// attendGradHead goes over one head: blocks of keys and, for each, blocks of
-// queries.
-func attendGradHead[T float](a *attention, b, h int) {
+// gradHead are the matrices of a head of queries, with what is common to the gradients of
+// each query, and the logarithm of the sum of its weights.
+type gradHead[T float] struct {
+	h              int
+	queries, grads matrix[T]
+	sum            matrix[T] // of the gradient of the queries
+	delta, lse     []float64
+}
+
+func newGradHead[T float](a *attention, b, h, g int, sum []T) *gradHead[T] {
+	l := a.l
+	o := &gradHead[T]{h: h, queries: head[T](a, a.q, b, h), grads: head[T](a, g, b, h), sum: matrix[T]{sum, a.nq, a.e, a.e, 1},
+		delta: make([]float64, a.nq), lse: make([]float64, a.nq)}
+	y := head[T](a, a.y, b, h)
+	for i := range a.nq {
+		for e := range a.ev {
+			o.delta[i] += o.grads.get(i, e, 0) * y.get(i, e, 0)
+		}
+		o.lse[i] = float64(view[T](l, a.lse)[b*l.stride(a.lse, 0)+h*l.stride(a.lse, 1)+i*l.stride(a.lse, 2)])
+	}
+	clear(sum)
+	return o
+}
+
+// attendGradHead goes over one head of keys: blocks of keys and, for each, the heads of
+// queries that share it, and blocks of queries.
+func attendGradHead[T float](a *attention, b, kh int) {
 	const gq, gk, gv, g = 0, 1, 2, 3
 	var lend buffers[T]
 	defer lend.release()
-	l := a.l
-	queries, keys, values, grads, y := head[T](a, a.q, b, h), head[T](a, a.k, b, h), head[T](a, a.v, b, h), head[T](a, g, b, h), head[T](a, a.y, b, h)
-	delta, lse := make([]float64, a.nq), make([]float64, a.nq)
-	for i := range a.nq {
-		for e := range a.ev {
-			delta[i] += grads.get(i, e, 0) * y.get(i, e, 0)
-		}
-		lse[i] = float64(view[T](l, a.lse)[b*l.stride(a.lse, 0)+h*l.stride(a.lse, 1)+i*l.stride(a.lse, 2)])
-	}
+	keys, values := head[T](a, a.k, b, kh), head[T](a, a.v, b, kh)
 	wide := max(a.e, a.ev)
 	var bq, bg, bk, bv, bqt, bgt, bkt = lend.get(queryBlock * wide), lend.get(queryBlock * wide), lend.get(keyBlock * wide), lend.get(keyBlock * wide),
 		lend.get(queryBlock * wide), lend.get(queryBlock * wide), lend.get(keyBlock * wide)
 	scores, weights, turned := lend.get(queryBlock*keyBlock), lend.get(queryBlock*keyBlock), lend.get(queryBlock*keyBlock)
-	sumQ := matrix[T]{lend.get(a.nq * a.e), a.nq, a.e, a.e, 1}
 	sumK, sumV := matrix[T]{lend.get(keyBlock * a.e), 0, a.e, a.e, 1}, matrix[T]{lend.get(keyBlock * a.ev), 0, a.ev, a.ev, 1}
-	clear(sumQ.data)
+	var heads []*gradHead[T]
+	for h := kh * a.shared; h < (kh+1)*a.shared; h++ {
+		heads = append(heads, newGradHead(a, b, h, g, lend.get(a.nq*a.e)))
+	}
 	for j0 := 0; j0 < a.nk; j0 += keyBlock {
 		m := min(keyBlock, a.nk-j0)
 		k, v, kt := keys.part(j0, m, bk), values.part(j0, m, bv), keys.turned(j0, m, bkt)
 		sumK.rows, sumV.rows = m, m
 		clear(sumK.data)
 		clear(sumV.data)
-		for i0 := 0; i0 < a.nq; i0 += queryBlock {
-			n := min(queryBlock, a.nq-i0)
-			if a.causal && i0+n <= j0 {
-				continue // sees none of these keys
-			}
-			p := product(a.scale, queries.part(i0, n, bq), k, scores)
-			seen(a, p, b, h, i0, j0)
-			for i := range n {
-				row := p.data[i*p.row:][:m]
-				for j, s := range row {
-					row[j] = T(math.Exp(float64(s) - lse[i0+i]))
+		for _, o := range heads {
+			for i0 := 0; i0 < a.nq; i0 += queryBlock {
+				n := min(queryBlock, a.nq-i0)
+				if a.causal && i0+n <= j0 {
+					continue // sees none of these keys
+				}
+				p := product(a.scale, o.queries.part(i0, n, bq), k, scores)
+				seen(a, p, b, o.h, i0, j0)
+				for i := range n {
+					row := p.data[i*p.row:][:m]
+					for j, s := range row {
+						row[j] = T(math.Exp(float64(s) - o.lse[i0+i]))
+					}
+				}
+				ds := product(1, o.grads.part(i0, n, bg), v, weights) // of the dropped weights
+				dropped := func(i, j int, by float64) {
+					at := i*m + j
+					ds.data[at] = T(float64(p.data[at]) * (float64(ds.data[at])*by - o.delta[i0+i]) * a.scale)
+					p.data[at] *= T(by)
+				}
+				if a.p > 0 {
+					a.drop(b, o.h, i0, j0, n, m, dropped)
+				} else {
+					for i := range n {
+						for j := range m {
+							dropped(i, j, 1)
+						}
+					}
+				}
+				if a.ev > 0 {
+					dot(1, p.turned(0, n, turned), o.grads.turned(i0, n, bgt), sumV)
+				}
+				if a.e > 0 {
+					dot(1, ds, kt, matrix[T]{o.sum.at(i0, 0), n, a.e, a.e, 1})
+					dot(1, ds.turned(0, n, turned), o.queries.turned(i0, n, bqt), sumK)
 				}
 			}
-			ds := product(1, grads.part(i0, n, bg), v, weights) // of the dropped weights
-			dropped := func(i, j int, by float64) {
-				at := i*m + j
-				ds.data[at] = T(float64(p.data[at]) * (float64(ds.data[at])*by - delta[i0+i]) * a.scale)
-				p.data[at] *= T(by)
-			}
-			if a.p > 0 {
-				a.drop(b, h, i0, j0, n, m, dropped)
-			} else {
-				for i := range n {
-					for j := range m {
-						dropped(i, j, 1)
+		}
+		sumK.copyInto(head[T](a, gk, b, kh), j0)
+		sumV.copyInto(head[T](a, gv, b, kh), j0)
+	}
+	for _, o := range heads {
+		o.sum.copyInto(head[T](a, gq, b, o.h), 0)
+	}
+}
+
+// attendMaskGrad writes the gradient of a mask block by block.
+func attendMaskGrad[T float](l *launch) error {
+	const gmask, g = 0, 1
+	a, err := l.newAttention(2, 3, 4, 5, 6, 7)
+	if err != nil {
+		return err
+	}
+	if err := first(l.shape(gmask, a.b, a.h, a.nq, a.nk), l.shape(g, a.b, a.h, a.nq, a.ev)); err != nil {
+		return err
+	}
+	parallel(a.b*a.h, 1, func(from, to int) {
+		var lend buffers[T]
+		defer lend.release()
+		bq, bg, bk, bv := lend.get(queryBlock*a.e), lend.get(queryBlock*a.ev), lend.get(keyBlock*a.e), lend.get(keyBlock*a.ev)
+		scores, weights, none := lend.get(queryBlock*keyBlock), lend.get(queryBlock*keyBlock), lend.get(0)
+		for task := from; task < to; task++ {
+			b, h := task/a.h, task%a.h
+			o := newGradHead(a, b, h, g, none)
+			keys, values, out := head[T](a, a.k, b, h/a.shared), head[T](a, a.v, b, h/a.shared), head[T](a, gmask, b, h)
+			for j0 := 0; j0 < a.nk; j0 += keyBlock {
+				m := min(keyBlock, a.nk-j0)
+				k, v := keys.part(j0, m, bk), values.part(j0, m, bv)
+				for i0 := 0; i0 < a.nq; i0 += queryBlock {
+					n := min(queryBlock, a.nq-i0)
+					p := product(a.scale, o.queries.part(i0, n, bq), k, scores)
+					seen(a, p, b, h, i0, j0)
+					ds := product(1, o.grads.part(i0, n, bg), v, weights)
+					put := func(i, j int, by float64) {
+						w := math.Exp(float64(p.data[i*p.row+j]) - o.lse[i0+i])
+						out.data[(i0+i)*out.row+(j0+j)*out.column] = T(w * (float64(ds.data[i*m+j])*by - o.delta[i0+i]))
+					}
+					if a.p > 0 {
+						a.drop(b, h, i0, j0, n, m, put)
+						continue
+					}
+					for i := range n {
+						for j := range m {
+							put(i, j, 1)
+						}
 					}
 				}
 			}
-			if a.ev > 0 {
-				dot(1, p.turned(0, n, turned), grads.turned(i0, n, bgt), sumV)
-			}
-			if a.e > 0 {
-				dot(1, ds, kt, matrix[T]{sumQ.at(i0, 0), n, a.e, a.e, 1})
-				dot(1, ds.turned(0, n, turned), queries.turned(i0, n, bqt), sumK)
-			}
 		}
-		sumK.copyInto(head[T](a, gk, b, h), j0)
-		sumV.copyInto(head[T](a, gv, b, h), j0)
-	}
-	sumQ.copyInto(head[T](a, gq, b, h), 0)
+	})
+	return nil
 }
 
 // copyInto writes a matrix into the rows of another from one on.
@@ -326,4 +405,6 @@ func (m matrix[T]) copyInto(to matrix[T], from int) {
 var attentionRows = map[*kernel.Kernel]row{
 	kernel.Attention:     floats(attend[float32], attend[float64]),
 	kernel.AttentionGrad: floats(attendGrad[float32], attendGrad[float64]),
+
+	kernel.AttentionMaskGrad: floats(attendMaskGrad[float32], attendMaskGrad[float64]),
 }

@@ -26,8 +26,26 @@ var binaryRows = map[*kernel.Kernel]row{
 		func([]int64) func(a, b int64) int64 { return func(a, b int64) int64 { return a * b } }, tensor.Bool),
 	kernel.Div: binary(func(a, b float64) float64 { return a / b }),
 	// math.Max and Min keep a NaN, as PyTorch does.
-	kernel.Maximum: binary(math.Max),
-	kernel.Minimum: binary(math.Min),
+	kernel.Maximum: withIntegers(binary(math.Max),
+		func([]int64) func(a, b int64) int64 { return func(a, b int64) int64 { return max(a, b) } }, tensor.Bool),
+	kernel.Minimum: withIntegers(binary(math.Min),
+		func([]int64) func(a, b int64) int64 { return func(a, b int64) int64 { return min(a, b) } }, tensor.Bool),
+	kernel.MinimumGrad: ternaryOf(func([]float64) func(g, x, b float64) float64 {
+		return func(g, x, b float64) float64 {
+			switch {
+			case x < b:
+				return g
+			case x == b:
+				return g / 2
+			}
+			return 0
+		}
+	}),
+	kernel.Pow: binary(math.Pow),
+	kernel.FloorDivide: withIntegers(unaryOf(func(n []float64) func(float64) float64 {
+		by := n[0]
+		return func(a float64) float64 { return math.Floor(a / by) }
+	}), func(n []int64) func(a, b int64) int64 { return floorDivide(n[0]) }),
 	kernel.DivGrad: ternaryOf(func([]float64) func(a, b, c float64) float64 {
 		return func(g, x, b float64) float64 { return -g * (x / b / b) }
 	}),
@@ -54,6 +72,17 @@ var binaryRows = map[*kernel.Kernel]row{
 		scale := n[0]
 		return func(c, a, b float64) float64 { return c * scale * (sigmoid(a) - b) }
 	}),
+}
+
+// floorDivide divides by a number that is not 0, and rounds down.
+func floorDivide(by int64) func(a, b int64) int64 {
+	return func(a, _ int64) int64 {
+		q := a / by
+		if a%by != 0 && (a < 0) != (by < 0) {
+			q--
+		}
+		return q
+	}
 }
 
 // integers are the types of whole numbers.

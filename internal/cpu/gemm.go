@@ -1,8 +1,11 @@
 package cpu
 
 import (
+	"fmt"
+
 	"github.com/memplan/memplan/internal/gemm"
 	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/tensor"
 )
 
 // matrix is an operand of two dimensions, with any strides.
@@ -138,5 +141,66 @@ func products[T float](l *launch) error {
 	return nil
 }
 
+// groupedProducts are those of parts, one by one.
+func groupedProducts[T float](l *launch) error {
+	const c, a, b, offs = 0, 1, 2, 3
+	groups, divided := l.size(offs, 0), l.call.I[0]
+	m, n, k := l.size(c, 1), l.size(c, 2), l.size(a, 2)
+	of := func(is bool) int {
+		if is {
+			return groups
+		}
+		return 1
+	}
+	if err := first(l.shape(c, of(divided == 2), m, n), l.shape(a, of(divided == 1), m, k), l.shape(b, of(divided == 0), k, n)); err != nil {
+		return err
+	}
+	limit := []int{m, n, k}[divided]
+	part := func(operand, group int, whole bool) matrix[T] {
+		if whole {
+			group = 0
+		}
+		return matrixOf[T](l, operand, group)
+	}
+	start := 0
+	for g := range groups {
+		end := int(l.integer(offs, tensor.Int32, g*l.stride(offs, 0)))
+		if end < start || end > limit {
+			return fmt.Errorf("part %d ends at %d, after one that ends at %d, of %d", g, end, start, limit)
+		}
+		if m*n == 0 || end == start && divided != 2 {
+			continue
+		}
+		y, left, right := part(c, g, divided != 2), part(a, g, divided != 1), part(b, g, divided != 0)
+		switch n := end - start; {
+		case divided == 0:
+			y, left = y.rowsFrom(start, n), left.rowsFrom(start, n)
+		case divided == 1:
+			y, right = y.columnsFrom(start, n), right.columnsFrom(start, n)
+		default:
+			left, right = left.columnsFrom(start, n), right.rowsFrom(start, n)
+		}
+		multiply(1, 0, left, right, y, matrix[T]{})
+		start = end
+	}
+	return nil
+}
+
+// rowsFrom are some rows of a matrix, columnsFrom some columns.
+func (m matrix[T]) rowsFrom(from, n int) matrix[T] {
+	m.rows = n
+	if n > 0 && m.columns > 0 {
+		m.data = m.at(from, 0)
+	}
+	return m
+}
+
+func (m matrix[T]) columnsFrom(from, n int) matrix[T] {
+	return m.transposed().rowsFrom(from, n).transposed()
+}
+
 // gemmRows are products of matrices.
-var gemmRows = map[*kernel.Kernel]row{kernel.Gemm: floats(products[float32], products[float64])}
+var gemmRows = map[*kernel.Kernel]row{
+	kernel.Gemm:        floats(products[float32], products[float64]),
+	kernel.GroupedGemm: floats(groupedProducts[float32], groupedProducts[float64]),
+}

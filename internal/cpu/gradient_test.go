@@ -45,6 +45,10 @@ var derivatives = map[*kernel.Kernel]derivative{
 	kernel.IndexGrad:     {of: kernel.Index},
 	kernel.EmbeddingGrad: {of: kernel.Embedding}, kernel.EmbeddingBagGrad: {of: kernel.EmbeddingBag}, kernel.NLLLossGrad: {of: kernel.NLLLoss},
 	kernel.AttentionGrad: {of: kernel.Attention},
+	kernel.Expm1Grad:     {of: kernel.Expm1}, kernel.Log1pGrad: {of: kernel.Log1p}, kernel.ReciprocalGrad: {of: kernel.Reciprocal},
+	kernel.ClampGrad: {of: kernel.Hardtanh, away: 0.01}, kernel.MinimumGrad: {of: kernel.Minimum}, kernel.NormGrad: {of: kernel.Norm},
+	kernel.AttentionMaskGrad: {of: kernel.Attention},
+	kernel.IndexPairsGrad:    {of: kernel.IndexPairs},
 }
 
 // TestDerivatives lists the kernels that are derivatives, so that none is left
@@ -192,7 +196,7 @@ func (d derivative) check(h host, k *kernel.Kernel, c *kerneltest.Case) bool {
 	for i := range g.v {
 		g.v[i] = math.Sin(float64(3*i + 1))
 	}
-	back := map[string]*operand{"g": g, "c": g, "r": {size: y.size, dtype: tensor.Float64, v: append([]float64(nil), y.v...)}}
+	back := map[string]*operand{"g": g, "c": g, "r": {size: y.size, dtype: tensor.Float64, v: append([]float64(nil), y.v...), kept: y.kept}}
 	by := map[string]string{} // results and what they are the gradients by
 	for i, name := range operandNames(k) {
 		of := name
@@ -212,11 +216,14 @@ func (d derivative) check(h host, k *kernel.Kernel, c *kerneltest.Case) bool {
 		o := forward[of]
 		switch {
 		case i < k.Outputs && o != nil:
+			if o.dtype == tensor.Bool {
+				return false
+			}
 			by[name] = of
 			back[name] = &operand{size: o.size, dtype: o.dtype, v: make([]float64, len(o.v))}
 		case i >= k.Outputs && o != nil:
 			back[name] = o
-		case i >= k.Outputs && k.Tensors[i] == name:
+		case k.Tensors[i] == name:
 			return false // it is not optional
 		}
 	}

@@ -150,6 +150,72 @@ func indexGrad[T float](l *launch) error {
 	return nil
 }
 
+// pairs are the rows of a matrix that two indices name, of u times v rows.
+func (l *launch) pairs(first, second, u, v int) ([]int, error) {
+	rows, err := l.indexed(first, u)
+	if err != nil {
+		return nil, err
+	}
+	columns, err := l.indexed(second, v)
+	if err != nil {
+		return nil, err
+	}
+	for i := range rows {
+		rows[i] = rows[i]*v + columns[i]
+	}
+	return rows, nil
+}
+
+// indexPairs copies elements as they are, whatever their type.
+func indexPairs(l *launch) error {
+	const y, x, one, two = 0, 1, 2, 3
+	n, d, u, v := l.size(y, 0), l.size(y, 1), l.size(x, 0), l.size(x, 1)
+	if err := first(l.shape(x, u, v, d), l.shape(one, n), l.shape(two, n)); err != nil || n*d == 0 {
+		return err
+	}
+	if a, b := l.call.T[y].DType, l.call.T[x].DType; a != b {
+		return fmt.Errorf("operand x is of type %v, not %v", b, a)
+	}
+	rows, err := l.pairs(one, two, u, v)
+	if err != nil {
+		return err
+	}
+	bytes := int(l.call.T[y].DType.Size())
+	parallel(n, channelGrain(d), func(from, to int) {
+		for i := from; i < to; i++ {
+			out := l.data[y][i*l.stride(y, 0)*bytes:]
+			in := l.data[x][(rows[i]/v*l.stride(x, 0)+rows[i]%v*l.stride(x, 1))*bytes:]
+			for j := range d {
+				copy(out[j*l.stride(y, 1)*bytes:][:bytes], in[j*l.stride(x, 2)*bytes:])
+			}
+		}
+	})
+	return nil
+}
+
+func indexPairsGrad[T float](l *launch) error {
+	const gx, g, one, two = 0, 1, 2, 3
+	u, v, d, n := l.size(gx, 0), l.size(gx, 1), l.size(gx, 2), l.size(g, 0)
+	if err := first(l.shape(g, n, d), l.shape(one, n), l.shape(two, n)); err != nil || u*v*d == 0 {
+		return err
+	}
+	rows, err := l.pairs(one, two, u, v)
+	if err != nil {
+		return err
+	}
+	table, from := view[T](l, gx), view[T](l, g)
+	for i := range u { // a table for each
+		ls := lines{step: l.stride(g, 1)}
+		for k, row := range rows {
+			if row/v == i {
+				ls.row, ls.at = append(ls.row, row%v), append(ls.at, k*l.stride(g, 0))
+			}
+		}
+		addLines(table[i*l.stride(gx, 0):], v, d, [2]int{l.stride(gx, 1), l.stride(gx, 2)}, from, &ls)
+	}
+	return nil
+}
+
 // embeddingBag is aten/src/ATen/native/EmbeddingBag.cpp.
 func embeddingBag[T float](l *launch) error {
 	const y, bag, count, weight, at, offsets, scale = 0, 1, 2, 3, 4, 5, 6
@@ -239,6 +305,8 @@ var lookupRows = map[*kernel.Kernel]row{
 
 	kernel.Index:            everything(0, true, index),
 	kernel.IndexGrad:        floats(indexGrad[float32], indexGrad[float64]),
+	kernel.IndexPairs:       everything(0, true, indexPairs),
+	kernel.IndexPairsGrad:   floats(indexPairsGrad[float32], indexPairsGrad[float64]),
 	kernel.EmbeddingBag:     floats(embeddingBag[float32], embeddingBag[float64]),
 	kernel.EmbeddingBagGrad: floats(embeddingBagGrad[float32], embeddingBagGrad[float64]),
 }

@@ -32,6 +32,7 @@ var (
 	sum     = reduction{0, func(acc, a, _ float64) float64 { return acc + a }, plus, nil}
 	norm    = reduction{0, func(acc, a, _ float64) float64 { return acc + a*a }, plus, math.Sqrt}
 	largest = reduction{math.Inf(-1), func(acc, a, _ float64) float64 { return max(acc, a) }, func(x, y float64) float64 { return max(x, y) }, nil}
+	least   = reduction{math.Inf(1), func(acc, a, _ float64) float64 { return min(acc, a) }, func(x, y float64) float64 { return min(x, y) }, nil}
 	mse     = reduction{0, func(acc, a, b float64) float64 { return acc + (a-b)*(a-b) }, plus, nil}
 	l1      = reduction{0, func(acc, a, b float64) float64 { return acc + math.Abs(a-b) }, plus, nil}
 	bce     = reduction{0, func(acc, a, b float64) float64 { return acc + max(a, 0) - a*b + logOnePlusExp(a) }, plus, nil}
@@ -42,8 +43,9 @@ var (
 
 // reduceRows are reductions.
 var reduceRows = map[*kernel.Kernel]row{
-	kernel.Sum:  summed(),
-	kernel.Max:  floats(reduce[float32, float32](largest), reduce[float64, float64](largest)),
+	kernel.Sum:  withWhole(floats(reduce[float32, float32](sum), reduce[float64, float64](sum)), 0, func(x, y int64) int64 { return x + y }),
+	kernel.Max:  withWhole(floats(reduce[float32, float32](largest), reduce[float64, float64](largest)), math.MinInt64, func(x, y int64) int64 { return max(x, y) }),
+	kernel.Min:  withWhole(floats(reduce[float32, float32](least), reduce[float64, float64](least)), math.MaxInt64, func(x, y int64) int64 { return min(x, y) }),
 	kernel.Norm: norms(),
 	kernel.MSE:  floats(reduce[float32, float32](mse), reduce[float64, float64](mse)),
 	kernel.L1:   floats(reduce[float32, float32](l1), reduce[float64, float64](l1)),
@@ -52,11 +54,10 @@ var reduceRows = map[*kernel.Kernel]row{
 	kernel.Entropy: floats(reduce[float32, float32](entropy), reduce[float64, float64](entropy)),
 }
 
-// summed adds whole numbers, of any type into any other.
-func summed() row {
-	r := floats(reduce[float32, float32](sum), reduce[float64, float64](sum))
-	for _, d := range integers {
-		r.run[d] = sumIntegers
+// withWhole adds whole numbers of any type, and bools, to a row; results may be of another type.
+func withWhole(r row, start int64, add func(x, y int64) int64) row {
+	for _, d := range append(integers[:len(integers):len(integers)], tensor.Bool) {
+		r.run[d] = reduceIntegers(start, add)
 	}
 	r.wholes = true
 	return r
@@ -287,25 +288,31 @@ func sumChunk[A float](p *plan, add func(acc, a, b float64) float64, a, b []A, a
 	}
 }
 
-// sumIntegers adds whole numbers.
-func sumIntegers(l *launch) error {
-	whole, err := l.wholeNumbers()
-	if err != nil {
-		return err
-	}
-	p := l.reductionPlan()
-	y, a := l.call.T[0].DType, l.call.T[1].DType
-	parallel(p.kept.total, 64, func(from, to int) {
-		at, where := make([]int, len(l.call.T)), make([]int, len(l.call.T))
-		for n := from; n < to; n++ {
-			p.kept.place(n, at)
-			s := int64(0)
-			for i := range p.reduced.total {
-				p.reduced.place(i, where)
-				s += l.integer(1, a, at[1]+where[1])
-			}
-			l.putInteger(0, y, at[0], s*whole[0])
+// reduceIntegers reduces whole numbers.
+func reduceIntegers(start int64, add func(x, y int64) int64) runner {
+	return func(l *launch) error {
+		whole, err := l.wholeNumbers()
+		if err != nil {
+			return err
 		}
-	})
-	return nil
+		scale := int64(1)
+		if len(whole) > 0 {
+			scale = whole[0]
+		}
+		p := l.reductionPlan()
+		y, a := l.call.T[0].DType, l.call.T[1].DType
+		parallel(p.kept.total, 64, func(from, to int) {
+			at, where := make([]int, len(l.call.T)), make([]int, len(l.call.T))
+			for n := from; n < to; n++ {
+				p.kept.place(n, at)
+				s := start
+				for i := range p.reduced.total {
+					p.reduced.place(i, where)
+					s = add(s, l.integer(1, a, at[1]+where[1]))
+				}
+				l.putInteger(0, y, at[0], s*scale)
+			}
+		})
+		return nil
+	}
 }

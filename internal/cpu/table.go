@@ -46,7 +46,7 @@ var rows = map[*kernel.Kernel]row{}
 
 func init() {
 	for _, t := range []map[*kernel.Kernel]row{copyRows, unaryRows, gradRows, binaryRows, compareRows, placeRows, reduceRows, gemmRows,
-		softmaxRows, layerRows, batchRows, groupRows, convRows, poolRows, averageRows, resampleRows, lookupRows, lossRows, attentionRows, optimizerRows} {
+		softmaxRows, layerRows, batchRows, groupRows, convRows, poolRows, averageRows, resampleRows, lookupRows, alongRows, lossRows, attentionRows, optimizerRows} {
 		for k, r := range t {
 			rows[k] = r
 		}
@@ -88,7 +88,7 @@ func everything(decides int, mixed bool, run runner) row {
 
 // fixed are the types of operands that have one whatever others have.
 var fixed = map[string]tensor.DType{"mask": tensor.Bool, "index": tensor.Int64, "target": tensor.Int64,
-	"offsets": tensor.Int64, "bag": tensor.Int64, "count": tensor.Int64}
+	"offs": tensor.Int32, "first": tensor.Int64, "second": tensor.Int64, "offsets": tensor.Int64, "bag": tensor.Int64, "count": tensor.Int64}
 
 // checkTypes refuses operands of types that a kernel does not take together.
 func (r *row) checkTypes(c *kernel.Call) error {

@@ -47,7 +47,7 @@ func logOnePlusExp(x float64) float64 { return math.Log1p(math.Exp(-math.Abs(x))
 // and UnaryOpsKernel.cpp.
 var unaryRows = map[*kernel.Kernel]row{
 	kernel.Neg:     unary(func(a float64) float64 { return -a }),
-	kernel.Abs:     unary(math.Abs),
+	kernel.Abs:     withIntegers(unary(math.Abs), func([]int64) func(a, b int64) int64 { return func(a, _ int64) int64 { return max(a, -a) } }),
 	kernel.Exp:     unary(math.Exp),
 	kernel.Log:     unary(math.Log),
 	kernel.Sqrt:    unary(math.Sqrt),
@@ -103,6 +103,13 @@ var unaryRows = map[*kernel.Kernel]row{
 	kernel.Hardsigm:   unary(func(a float64) float64 { return clamp(a+3, 0, 6) / 6 }),
 	kernel.PowScalar:  unaryOf(func(n []float64) func(float64) float64 { return power(n[0]) }),
 	kernel.LogSigmoid: unary(func(a float64) float64 { return min(a, 0) - logOnePlusExp(a) }),
+	kernel.Expm1:      unary(math.Expm1),
+	kernel.Log1p:      unary(math.Log1p),
+	kernel.Reciprocal: unary(func(a float64) float64 { return 1 / a }),
+	kernel.PowBase: unaryOf(func(n []float64) func(float64) float64 {
+		base := n[0]
+		return func(a float64) float64 { return math.Pow(base, a) }
+	}),
 }
 
 // power raises to a fixed exponent; the usual ones without a logarithm
@@ -169,6 +176,26 @@ var gradRows = map[*kernel.Kernel]row{
 				return g
 			}
 			return g * sigmoid(x*beta)
+		}
+	}),
+	kernel.Expm1Grad:      binary(func(g, r float64) float64 { return g * (r + 1) }),
+	kernel.Log1pGrad:      binary(func(g, x float64) float64 { return g / (x + 1) }),
+	kernel.ReciprocalGrad: binary(func(g, r float64) float64 { return -g * (r * r) }),
+	kernel.ClampGrad: binaryOf(func(n []float64) func(g, x float64) float64 {
+		low, high := n[0], n[1]
+		return func(g, x float64) float64 {
+			if x >= low && x <= high {
+				return g
+			}
+			return 0
+		}
+	}),
+	kernel.NormGrad: ternaryOf(func([]float64) func(g, x, r float64) float64 {
+		return func(g, x, r float64) float64 {
+			if r == 0 {
+				return 0
+			}
+			return g * (x / r)
 		}
 	}),
 	kernel.HardtanhGrad: binaryOf(func(n []float64) func(g, x float64) float64 {

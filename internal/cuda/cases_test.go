@@ -65,7 +65,9 @@ func cases() []*kerneltest.Case {
 	}
 	add(kernel.Arange, nil, []float64{3, 2}, array(i64, zero, n))
 	add(kernel.Triu, []int64{1}, nil, array(i64, zero, 20, 30), array(i64, around, 20, 30))
-	for _, k := range []*kernel.Kernel{kernel.Sum, kernel.Max} {
+	add(kernel.Abs, nil, nil, array(i64, zero, n), array(i64, around, n))
+	add(kernel.Min, nil, nil, reduced(boolean, []int64{4, n}, []int64{1, 0}, 4), array(boolean, odd, 4, n))
+	for _, k := range []*kernel.Kernel{kernel.Sum, kernel.Max, kernel.Min} {
 		var scale []float64
 		if k == kernel.Sum {
 			scale = []float64{1}
@@ -76,6 +78,13 @@ func cases() []*kerneltest.Case {
 
 	// Products that fill more than one tile.
 	add(kernel.Gemm, nil, []float64{0.5, 2}, array(f32, zero, 2, 140, 200), array(f32, wave, 2, 140, 67), array(f32, wave, 2, 67, 200), array(f32, wave, 2, 140, 200))
+	// Lines that are longer than a block.
+	index := func(m int) kerneltest.Array { return array(i64, zero, 3, int64(m)) }
+	add(kernel.Sort, []int64{1, 1}, nil, array(f32, zero, 3, 600), index(600), array(f32, wave, 3, 600))
+	add(kernel.Sort, []int64{1, 0}, nil, array(i64, zero, 3, 20), index(20), array(i64, around, 3, 600))
+	add(kernel.Extreme, []int64{1, 1}, nil, array(half, zero, 3, 1), index(1), array(half, wave, 3, 600))
+	add(kernel.Cumsum, []int64{1, 0}, nil, array(i64, zero, 3, 600), array(i64, around, 3, 600))
+	add(kernel.Cumsum, []int64{1, 1}, nil, array(tensor.Int32, zero, 3, 600), array(f32, odd, 3, 600))
 	// Rows that are longer than a block, and tables of more than one round.
 	add(kernel.Softmax, nil, nil, array(f32, zero, 3, 700), array(f32, wave, 3, 700))
 	add(kernel.EmbeddingGrad, []int64{-1}, nil, array(f32, zero, 9, 1100), array(f32, wave, 2, 300, 1100), array(i64, func(i int) float64 { return float64(i * 5 % 7) }, 2, 300))

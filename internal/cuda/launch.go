@@ -175,7 +175,7 @@ func unsupported(c *kernel.Call, what string) error {
 
 // typed says which element types an operand may have, for those that are not of
 // the floating types in which networks compute.
-var typed = map[string]tensor.DType{"index": tensor.Int64, "target": tensor.Int64, "offsets": tensor.Int64, "bag": tensor.Int64, "count": tensor.Int64}
+var typed = map[string]tensor.DType{"index": tensor.Int64, "target": tensor.Int64, "offs": tensor.Int32, "first": tensor.Int64, "second": tensor.Int64, "offsets": tensor.Int64, "bag": tensor.Int64, "count": tensor.Int64}
 
 // checkTypes reports operands of types that the kernels do not know.
 func checkTypes(c *kernel.Call) error {
@@ -215,10 +215,13 @@ func planOf(k *kernel.Kernel) gpuPlanner {
 var anyType = map[*kernel.Kernel]bool{}
 
 func init() {
-	for _, t := range []map[*kernel.Kernel]planner{mapPlans(), reducePlans, normPlans, imagePlans, lookupPlans} {
+	for _, t := range []map[*kernel.Kernel]planner{mapPlans(), reducePlans, normPlans, imagePlans, lookupPlans, alongPlans} {
 		for k, p := range t {
 			plans[k] = func(c *kernel.Call, _ gpu) ([]launch, error) { return p(c) }
 		}
+	}
+	for k := range alongPlans {
+		anyType[k] = k != kernel.ScatterAdd
 	}
 	for _, t := range []map[*kernel.Kernel]gpuPlanner{productPlans, attentionPlans} {
 		for k, p := range t {

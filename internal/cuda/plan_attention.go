@@ -8,7 +8,7 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
-var attentionPlans = map[*kernel.Kernel]gpuPlanner{kernel.Attention: attention, kernel.AttentionGrad: attentionGrad}
+var attentionPlans = map[*kernel.Kernel]gpuPlanner{kernel.Attention: attention, kernel.AttentionGrad: attentionGrad, kernel.AttentionMaskGrad: attentionMaskGrad}
 
 // headSize is the largest size of heads that a function is for, with the rows that
 // a block has: forward and backward.
@@ -24,8 +24,11 @@ var (
 // names.
 func (g gpu) heads(c *kernel.Call) (p args, size headSize, suffix string, err error) {
 	q, k, v := operand(c, "q"), operand(c, "k"), operand(c, "v")
+	if shared := max(1, k.Size.At(1)); q.Size.At(1)%shared != 0 || v.Size.At(1) != k.Size.At(1) {
+		return nil, headSize{}, "", unsupported(c, fmt.Sprintf("%d heads of queries for %d of keys and %d of values", q.Size.At(1), k.Size.At(1), v.Size.At(1)))
+	}
 	e, ev, drop := q.Size.At(3), v.Size.At(3), float(c, "p")
-	p = args{}.ints(q.Size.At(1), q.Size.At(2), k.Size.At(2), e, ev).floats(float(c, "scale"), 1/(1-drop)).
+	p = args{}.ints(q.Size.At(1), q.Size.At(1)/max(1, k.Size.At(1)), q.Size.At(2), k.Size.At(2), e, ev).floats(float(c, "scale"), 1/(1-drop)).
 		ints(number(c, "causal"), number(c, "seed"), threshold(drop))
 	fits := func(h headSize) bool { return max(e, ev) <= h.size }
 	if u := g.unit(q, k); u.tensor && v.DType == q.DType && (c.Kernel == kernel.Attention || operand(c, "g").DType == q.DType) {
@@ -66,9 +69,23 @@ func attentionGrad(c *kernel.Call, g gpu) ([]launch, error) {
 		return p
 	}
 	q, k := operand(c, "q"), operand(c, "k")
-	all := q.Size.At(0) * q.Size.At(1)
+	batch := q.Size.At(0)
 	return []launch{
-		{fmt.Sprintf("attention_queries_%d%s", h.size, suffix), all * tensor.DivUp(q.Size.At(2), h.gradRows), 1, with("gq")},
-		{fmt.Sprintf("attention_keys_%d%s", h.size, suffix), all * tensor.DivUp(k.Size.At(2), h.gradRows), 1, with("gk", "gv")},
+		{fmt.Sprintf("attention_queries_%d%s", h.size, suffix), batch * q.Size.At(1) * tensor.DivUp(q.Size.At(2), h.gradRows), 1, with("gq")},
+		{fmt.Sprintf("attention_keys_%d%s", h.size, suffix), batch * k.Size.At(1) * tensor.DivUp(k.Size.At(2), h.gradRows), 1, with("gk", "gv")},
 	}, nil
+}
+
+// attentionMaskGrad has a block for each query; heads may have as many features as in the
+// other functions.
+func attentionMaskGrad(c *kernel.Call, g gpu) ([]launch, error) {
+	p, _, _, err := g.heads(c)
+	if err != nil {
+		return nil, err
+	}
+	for i := range c.T {
+		p = p.whole(&c.T[i])
+	}
+	q := operand(c, "q")
+	return []launch{{"attention_mask_grad", q.Size.At(0) * q.Size.At(1) * q.Size.At(2), 1, p}}, nil
 }

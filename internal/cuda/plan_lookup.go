@@ -31,6 +31,19 @@ var lookupPlans = map[*kernel.Kernel]planner{
 		p := args{}.ints(gx.Size.At(1), index.Size.At(0), gx.Size.At(2)).whole(gx).whole(g).whole(index)
 		return []launch{{"index_grad", gx.Size.At(0) * gx.Size.At(1), 1, p}}, nil
 	},
+	kernel.IndexPairs: func(c *kernel.Call) ([]launch, error) {
+		y, x, first, second := &c.T[0], &c.T[1], &c.T[2], &c.T[3]
+		if y.DType != x.DType || first.DType != tensor.Int64 || second.DType != tensor.Int64 {
+			return nil, unsupported(c, fmt.Sprintf("is not computed of %v by %v and %v into %v", x.DType, first.DType, second.DType, y.DType))
+		}
+		p := args{}.ints(x.Size.At(0), x.Size.At(1), x.DType.Size()).sizes(y.Size.Slice()).whole(y).whole(x).whole(first).whole(second)
+		return each("index_pairs", y.Numel(), p), nil
+	},
+	kernel.IndexPairsGrad: func(c *kernel.Call) ([]launch, error) {
+		gx, g, first, second := &c.T[0], &c.T[1], &c.T[2], &c.T[3]
+		p := args{}.ints(gx.Size.At(0), gx.Size.At(1), first.Size.At(0), gx.Size.At(2)).whole(gx).whole(g).whole(first).whole(second)
+		return []launch{{"index_pairs_grad", gx.Size.At(0) * gx.Size.At(1), 1, p}}, nil
+	},
 	kernel.EmbeddingBag: func(c *kernel.Call) ([]launch, error) {
 		y, weight, index := operand(c, "y"), operand(c, "weight"), operand(c, "index")
 		p := args{}.ints(c.I...).ints(weight.Size.At(0), index.Size.At(0)).sizes(y.Size.Slice())
@@ -65,4 +78,6 @@ var lookupPlans = map[*kernel.Kernel]planner{
 	},
 }
 
-func init() { anyType[kernel.Arange], anyType[kernel.Index] = true, true }
+func init() {
+	anyType[kernel.Arange], anyType[kernel.Index], anyType[kernel.IndexPairs] = true, true, true
+}

@@ -11,7 +11,7 @@ import (
 )
 
 // whole are the kernels of kind Map that know integers too.
-var whole = []*kernel.Kernel{kernel.Fill, kernel.Copy, kernel.Affine, kernel.Neg, kernel.Abs, kernel.Add, kernel.Mul, kernel.Maximum, kernel.Minimum,
+var whole = []*kernel.Kernel{kernel.Fill, kernel.Copy, kernel.Affine, kernel.Neg, kernel.Abs, kernel.FloorDivide, kernel.Add, kernel.Mul, kernel.Maximum, kernel.Minimum,
 	kernel.Eq, kernel.Ne, kernel.Lt, kernel.Le, kernel.Gt, kernel.Ge,
 	kernel.EqScalar, kernel.NeScalar, kernel.LtScalar, kernel.LeScalar, kernel.GtScalar, kernel.GeScalar, kernel.MaskedFill, kernel.Where}
 

@@ -10,6 +10,7 @@ import (
 
 var productPlans = map[*kernel.Kernel]gpuPlanner{
 	kernel.Gemm:           gemm,
+	kernel.GroupedGemm:    groupedGemm,
 	kernel.Conv:           convolution("conv", "y", "x", "weight", "x"),
 	kernel.ConvInputGrad:  convolution("conv_input_grad", "g", "gx", "weight", "g"),
 	kernel.ConvWeightGrad: convolution("conv_weight_grad", "g", "x", "g", "x"),
@@ -50,6 +51,56 @@ func gemm(c *kernel.Call, g gpu) ([]launch, error) {
 		ls = append(ls, each("gemm_finish"+finish, p.batches*p.rows*p.cols, args{}.floats(c.F...).ints(p.batches, p.rows, p.cols, n).whole(y).whole(bias))...)
 	}
 	return ls, nil
+}
+
+// mostParts is how many parts the functions know.
+const mostParts = 1024
+
+// groupedGemm has tiles for as many parts as there can be.
+func groupedGemm(c *kernel.Call, g gpu) ([]launch, error) {
+	y, a, b, offs := &c.T[0], &c.T[1], &c.T[2], &c.T[3]
+	divided, groups, u := number(c, "divided"), offs.Size.At(0), g.unit(a, b)
+	rows, cols, depth := y.Size.At(1), y.Size.At(2), a.Size.At(2)
+	if max(rows, cols, depth) > mostRows || groups > mostParts {
+		return nil, unsupported(c, fmt.Sprintf("a product of %v in %d parts", product{1, rows, cols, depth}, groups))
+	}
+	// Groups of 16 bytes that lie across parts are not whole in them.
+	whole := grouped(a, 1, 2) && grouped(b, 2, 1) && a.DType == b.DType && (u.tensor || a.DType == tensor.Float32)
+	alongK := func(t *kernel.Tensor, k int) bool { return t.Stride.At(k) == 1 }
+	switch divided {
+	case 0:
+		whole = whole && alongK(a, 2)
+	case 1:
+		whole = whole && alongK(b, 1)
+	default:
+		whole = whole && !alongK(a, 2) && !alongK(b, 1)
+	}
+	t := gemmTiles[2]
+	function := "grouped_any"
+	if whole {
+		t, function = gemmTiles[1], "grouped_64"
+	}
+	down, across, times := tensor.DivUp(rows, t.rows), tensor.DivUp(cols, t.cols), int64(1)
+	switch divided {
+	case 0:
+		down += groups
+	case 1:
+		across += groups
+	default:
+		times = groups
+	}
+	if rows*cols == 0 {
+		return nil, nil
+	}
+	p := args{}.ints(divided, groups, rows, cols, depth)
+	for i := range c.T {
+		of := c.T[i]
+		if i < 3 && of.Size.At(0) == 1 { // all groups have it
+			of.Stride = of.Stride.Set(0, 0)
+		}
+		p = p.whole(&of)
+	}
+	return []launch{{function + u.suffix, down * across * times, 1, p}}, nil
 }
 
 // spatial are the three last dimensions of images, or numbers of that name, from

@@ -8,12 +8,12 @@ import (
 )
 
 var reducePlans = map[*kernel.Kernel]planner{
-	kernel.Sum: reduction("sum", true), kernel.Max: reduction("max", true), kernel.Norm: reduction("sum", false),
+	kernel.Sum: reduction("sum", true), kernel.Max: reduction("max", true), kernel.Min: reduction("min", true), kernel.Norm: reduction("sum", false),
 	kernel.MSE: reduction("sum", false), kernel.L1: reduction("sum", false), kernel.BCE: reduction("sum", false),
 	kernel.Entropy: reduction("sum", false),
 }
 
-func init() { anyType[kernel.Sum], anyType[kernel.Max] = true, true }
+func init() { anyType[kernel.Sum], anyType[kernel.Max], anyType[kernel.Min] = true, true, true }
 
 // reduction is one that combines as the functions of that name do. Where results
 // are few, each is computed in parts that meet in scratch.

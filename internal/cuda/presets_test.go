@@ -13,15 +13,26 @@ import (
 // TestPresets plans a step of every preset: a GPU's kernels take all calls, and what they leave
 // to host memory is what those of the CPU do, which package runtime lists.
 func TestPresets(t *testing.T) {
+	jobs := map[string]*estimate.Job{}
 	for _, preset := range specs.Names() {
 		text, err := specs.Preset(preset)
 		if err != nil {
 			t.Fatal(err)
 		}
-		j, err := (&estimate.Recipe{Path: preset, Text: text}).Job()
-		if err != nil {
+		if jobs[preset], err = (&estimate.Recipe{Path: preset, Text: text}).Job(); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for _, m := range specs.HFTypes() {
+		if testing.Short() {
+			break
+		}
+		text := []byte("memplan: 1\nmodel: {preset: hf/" + m + "}\n")
+		if j, err := (&estimate.Recipe{Path: m, Text: text}).Job(); err == nil { // others need a configuration
+			jobs["hf/"+m] = j
+		}
+	}
+	for preset, j := range jobs {
 		onGPU, err := runtime.Probe(j.Program, j.Machine.Env, &Device{is: gpu{capability: 80, sms: 108}})
 		if err != nil {
 			t.Errorf("%s: %v", preset, err)

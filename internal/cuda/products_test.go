@@ -33,9 +33,9 @@ func lying(d tensor.DType, byRow bool, batches, rows, cols int64) kerneltest.Arr
 // gradients, and of a Σ g*y whose y was rounded: six.
 func rounded(k *kernel.Kernel, d tensor.DType) float64 {
 	switch {
-	case k == kernel.AttentionGrad && d == tensor.BFloat16:
+	case (k == kernel.AttentionGrad || k == kernel.AttentionMaskGrad) && d == tensor.BFloat16:
 		return 1 << 11
-	case k == kernel.AttentionGrad && d == tensor.Float16:
+	case (k == kernel.AttentionGrad || k == kernel.AttentionMaskGrad) && d == tensor.Float16:
 		return 1 << 8
 	case k == kernel.Attention && d == tensor.BFloat16:
 		return 1 << 9
@@ -46,7 +46,7 @@ func rounded(k *kernel.Kernel, d tensor.DType) float64 {
 }
 
 // products are calls of gemm with operands that are read by groups, in all ways in
-// which they can lie, and of sizes that tiles do not divide; convolutions; and
+// which they can lie, and of sizes that tiles do not divide; those of parts; convolutions; and
 // attention of heads of all sizes.
 func products(t *testing.T) []*kerneltest.Case {
 	var out []*kerneltest.Case
@@ -56,6 +56,23 @@ func products(t *testing.T) []*kerneltest.Case {
 				b, m, n, k := size[0], size[1], size[2], size[3]
 				out = append(out, &kerneltest.Case{Kernel: kernel.Gemm, F: []float64{0.5, 2}, Factor: 100, T: []kerneltest.Array{
 					array(d, zero, b, m, n), lying(d, lies[0], b, m, k), lying(d, lies[1], b, k, n), array(d, wave, b, m, n)}})
+			}
+		}
+		// Parts of the rows, of the columns and of k.
+		for divided := range 3 {
+			for _, lies := range [][2]bool{{true, false}, {true, true}, {false, false}, {false, true}} {
+				m, n, k, of := int64(136), int64(72), int64(40), [3]int64{1, 1, 1}
+				ends := []float64{5, 5, 70, 120}
+				switch divided {
+				case 1:
+					m, n = n, m
+				case 2:
+					m, k = k, m
+				}
+				of[2-divided] = 4
+				out = append(out, &kerneltest.Case{Kernel: kernel.GroupedGemm, I: []int64{int64(divided)}, Factor: 100, T: []kerneltest.Array{
+					array(d, zero, of[0], m, n), lying(d, lies[0], of[1], m, k), lying(d, lies[1], of[2], k, n),
+					array(tensor.Int32, func(i int) float64 { return ends[i] }, 4)}})
 			}
 		}
 		// A convolution of stride 2 over height and dilation 2 over width.

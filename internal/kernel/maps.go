@@ -15,29 +15,34 @@ var (
 
 // Functions of one operand.
 var (
-	Neg        = mapping("neg", nil, "a")
-	Abs        = mapping("abs", nil, "a")
-	Exp        = mapping("exp", nil, "a")
-	Log        = mapping("log", nil, "a")
-	Sqrt       = mapping("sqrt", nil, "a")
-	Rsqrt      = mapping("rsqrt", nil, "a")
-	Sin        = mapping("sin", nil, "a")
-	Cos        = mapping("cos", nil, "a")
-	Tanh       = mapping("tanh", nil, "a")
-	Sigmoid    = mapping("sigmoid", nil, "a")
-	Floor      = mapping("floor", nil, "a")
-	Relu       = mapping("relu", nil, "a")
-	LeakyRelu  = mapping("leaky_relu", []string{"negative_slope"}, "a")
-	Elu        = mapping("elu", []string{"alpha"}, "a")
-	Gelu       = mapping("gelu", nil, "a")      // with erf
-	GeluTanh   = mapping("gelu_tanh", nil, "a") // the approximation with tanh
-	Silu       = mapping("silu", nil, "a")
-	Softplus   = mapping("softplus", []string{"beta", "threshold"}, "a")
-	Hardtanh   = mapping("hardtanh", []string{"min", "max"}, "a") // also clamp and relu6
-	Hardswish  = mapping("hardswish", nil, "a")
-	Hardsigm   = mapping("hardsigmoid", nil, "a")
-	PowScalar  = mapping("pow_scalar", []string{"exponent"}, "a")
-	LogSigmoid = mapping("log_sigmoid", nil, "a")
+	Neg         = mapping("neg", nil, "a")
+	Abs         = mapping("abs", nil, "a") // integers too
+	Exp         = mapping("exp", nil, "a")
+	Log         = mapping("log", nil, "a")
+	Sqrt        = mapping("sqrt", nil, "a")
+	Rsqrt       = mapping("rsqrt", nil, "a")
+	Sin         = mapping("sin", nil, "a")
+	Cos         = mapping("cos", nil, "a")
+	Tanh        = mapping("tanh", nil, "a")
+	Sigmoid     = mapping("sigmoid", nil, "a")
+	Floor       = mapping("floor", nil, "a")
+	Relu        = mapping("relu", nil, "a")
+	LeakyRelu   = mapping("leaky_relu", []string{"negative_slope"}, "a")
+	Elu         = mapping("elu", []string{"alpha"}, "a")
+	Gelu        = mapping("gelu", nil, "a")      // with erf
+	GeluTanh    = mapping("gelu_tanh", nil, "a") // the approximation with tanh
+	Silu        = mapping("silu", nil, "a")
+	Softplus    = mapping("softplus", []string{"beta", "threshold"}, "a")
+	Hardtanh    = mapping("hardtanh", []string{"min", "max"}, "a") // also clamp and relu6
+	Hardswish   = mapping("hardswish", nil, "a")
+	Hardsigm    = mapping("hardsigmoid", nil, "a")
+	PowScalar   = mapping("pow_scalar", []string{"exponent"}, "a")
+	LogSigmoid  = mapping("log_sigmoid", nil, "a")
+	Expm1       = mapping("expm1", nil, "a")
+	Log1p       = mapping("log1p", nil, "a")
+	Reciprocal  = mapping("reciprocal", nil, "a")
+	PowBase     = mapping("pow_base", []string{"base"}, "a")      // base**a
+	FloorDivide = mapping("floor_divide", []string{"value"}, "a") // a/value, which is not 0, rounded down; integers too
 )
 
 // Their derivatives, of the gradient and what was saved.
@@ -61,6 +66,11 @@ var (
 	AbsGrad        = mapping("abs_grad", nil, "g", "x")
 	PowScalarGrad  = mapping("pow_scalar_grad", []string{"exponent"}, "g", "x")
 	LogSigmoidGrad = mapping("log_sigmoid_grad", nil, "g", "x")
+	Expm1Grad      = mapping("expm1_grad", nil, "g", "r")
+	Log1pGrad      = mapping("log1p_grad", nil, "g", "x")
+	ReciprocalGrad = mapping("reciprocal_grad", nil, "g", "r")
+	ClampGrad      = mapping("clamp_grad", []string{"min", "max"}, "g", "x") // of Hardtanh, which passes the bounds themselves
+	NormGrad       = mapping("norm_grad", nil, "g", "x", "r")                // g*x/r; 0 where r is
 )
 
 // Functions of two and three operands.
@@ -68,10 +78,13 @@ var (
 	Add     = mapping("add", []string{"alpha"}, "a", "b") // a + alpha*b; integers too
 	Mul     = mapping("mul", nil, "a", "b")               // integers too
 	Div     = mapping("div", nil, "a", "b")
-	Maximum = mapping("maximum", nil, "a", "b")
-	Minimum = mapping("minimum", nil, "a", "b")
-	DivGrad = mapping("div_grad", nil, "g", "x", "b") // of b in x/b: -g*x/(b*b)
-	Xlogy   = mapping("xlogy", nil, "a", "b")         // a*log(b); 0 where a is, unless b is no number
+	Maximum = mapping("maximum", nil, "a", "b") // integers too
+	Minimum = mapping("minimum", nil, "a", "b") // integers too
+	// MinimumGrad is of x: g where x is below b, half of it where both are equal, else 0.
+	MinimumGrad = mapping("minimum_grad", nil, "g", "x", "b")
+	Pow         = mapping("pow", nil, "a", "b")           // a**b
+	DivGrad     = mapping("div_grad", nil, "g", "x", "b") // of b in x/b: -g*x/(b*b)
+	Xlogy       = mapping("xlogy", nil, "a", "b")         // a*log(b); 0 where a is, unless b is no number
 
 	// Comparisons of any types: y is bool.
 	Eq = mapping("eq", nil, "a", "b")

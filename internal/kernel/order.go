@@ -23,6 +23,8 @@ var all = numbered(
 	SGD, Adam,
 	Floor, Xlogy, EntropyGrad, RandomUniform, RandomBernoulli, Entropy, SafeSoftmax, Resample, ResampleGrad,
 	Index, IndexGrad, EmbeddingBag, EmbeddingBagGrad,
+	Expm1, Expm1Grad, Log1p, Log1pGrad, Reciprocal, ReciprocalGrad, PowBase, Pow, FloorDivide, MinimumGrad, ClampGrad, NormGrad,
+	Min, Gather, Scatter, ScatterAdd, Cumsum, Sort, Extreme, Histogram, IndexPairs, IndexPairsGrad, GroupedGemm, AttentionMaskGrad,
 )
 
 // numbered gives kernels their numbers.

@@ -4,7 +4,8 @@ package kernel
 // that are reduced. scale multiplies the sum.
 var (
 	Sum = define(Kernel{Name: "sum", Kind: Reduce, Tensors: []string{"y", "a"}, Floats: []string{"scale"}}) // integers too
-	Max = define(Kernel{Name: "amax", Kind: Reduce, Tensors: []string{"y", "a"}})
+	Max = define(Kernel{Name: "amax", Kind: Reduce, Tensors: []string{"y", "a"}})                           // integers too
+	Min = define(Kernel{Name: "amin", Kind: Reduce, Tensors: []string{"y", "a"}})                           // integers too
 	// Norm is the root of the sum of squares. Its operand may have another floating
 	// type than its result.
 	Norm = define(Kernel{Name: "norm", Kind: Reduce, Tensors: []string{"y", "a"}})
@@ -21,6 +22,12 @@ var (
 	// beta*bias[n,i,j]. Without a bias beta counts for nothing. All have three
 	// dimensions; any strides, 0 among them for a, b and bias.
 	Gemm = define(Kernel{Name: "gemm", Kind: Other, Tensors: []string{"c", "a", "b", "bias?"}, Floats: []string{"alpha", "beta"}})
+	// GroupedGemm are products c [G, m, n] of a [G, m, k] and b [G, k, n], where what is not
+	// of a group has one in the place of G: of parts of the rows (divided 0), of the columns
+	// (1) or of k (2), which end where offs [groups], int32, says. What is in no part is not
+	// written, of which k has none is zeros. Parts that do not follow each other are an
+	// error of the call on the CPU.
+	GroupedGemm = define(Kernel{Name: "grouped_gemm", Kind: Other, Tensors: []string{"c", "a", "b", "offs"}, Ints: []string{"divided"}})
 )
 
 // Softmaxes over the last dimension of operands of one size. SafeSoftmax gives zeros
@@ -119,6 +126,21 @@ var (
 	Index = define(Kernel{Name: "index", Kind: Other, Tensors: []string{"y", "x", "index"}})
 	// IndexGrad writes the whole of gx [o, v, d], of g [o, n, d].
 	IndexGrad = define(Kernel{Name: "index_grad", Kind: Other, Tensors: []string{"gx", "g", "index"}})
+	// Gather: y of any type and index have one size, x as many dimensions, of which those
+	// but dim are as large at least: each element is that of x at its place, with the
+	// index in the place of dim. An index is as that of Index.
+	Gather = define(Kernel{Name: "gather", Kind: Other, Tensors: []string{"y", "x", "index"}, Ints: []string{"dim"}})
+	// Scatter copies x of any type, where y need not lie elsewhere, and puts the elements of
+	// src, or a value, where an index of as many dimensions says along dim; of several in
+	// one place the last. An index outside is an error of the call on the CPU, and does
+	// nothing on a GPU. src may be larger than the index.
+	Scatter = define(Kernel{Name: "scatter", Kind: Other, Tensors: []string{"y", "x", "index", "src?"}, Ints: []string{"dim"}, Floats: []string{"value"}})
+	// ScatterAdd adds the elements of src to x, or to zeros, in their order.
+	ScatterAdd = define(Kernel{Name: "scatter_add", Kind: Other, Tensors: []string{"y", "x?", "index", "src"}, Ints: []string{"dim"}})
+	// IndexPairs: y [n, d] of any type are the rows first[i], second[i] of x [u, v, d];
+	// indices are as those of Index. IndexPairsGrad writes the whole of gx.
+	IndexPairs     = define(Kernel{Name: "index_pairs", Kind: Other, Tensors: []string{"y", "x", "first", "second"}})
+	IndexPairsGrad = define(Kernel{Name: "index_pairs_grad", Kind: Other, Tensors: []string{"gx", "g", "first", "second"}})
 	// EmbeddingBag: y [b, d] are sums of the rows of bags of a table weight [v, d], each
 	// multiplied by its own scale [n], or their means: bag k are those of index [n]
 	// from offsets[k] on, [b], but for padding_idx. bag [n] is the bag of each index, 0 of
@@ -131,6 +153,21 @@ var (
 		Ints: []string{"mean", "padding_idx"}})
 	// Arange: y [n] of any type is start, start+step, ...
 	Arange = define(Kernel{Name: "arange", Kind: Other, Tensors: []string{"y"}, Floats: []string{"start", "step"}})
+)
+
+// Along a dimension of operands of any type.
+var (
+	// Cumsum: y is the running sum of a along dim, from its end if reverse is set, in its own type.
+	Cumsum = define(Kernel{Name: "cumsum", Kind: Other, Tensors: []string{"y", "a"}, Ints: []string{"dim", "reverse"}})
+	// Sort: y are the first elements of a in order, as many as there are along dim, and index
+	// where they are. Equal ones stay in their order, and a NaN is larger than all others.
+	Sort = define(Kernel{Name: "sort", Kind: Other, Outputs: 2, Tensors: []string{"y", "index", "a"}, Ints: []string{"dim", "descending"}})
+	// Extreme: y is the largest element of a along dim, or the smallest, the first of equals,
+	// and index where it is; both have one element there. A NaN counts as either.
+	Extreme = define(Kernel{Name: "extreme", Kind: Other, Outputs: 2, Tensors: []string{"y?", "index", "a"}, Ints: []string{"dim", "largest"}})
+	// Histogram: y [bins] is how many elements of a [n] are in each of as many parts of the
+	// numbers from min to max, of which that is in the last.
+	Histogram = define(Kernel{Name: "histogram", Kind: Other, Tensors: []string{"y", "a"}, Floats: []string{"min", "max"}})
 )
 
 // The values of reduction.
@@ -152,16 +189,19 @@ var (
 		Ints: []string{"reduction", "ignore_index"}})
 )
 
-// Attention: q, y [B, H, L, E], k [B, H, S, E], v [B, H, S, Ev], lse [B, H, L] of the
-// accumulation type, mask [B, H, L, S] added to the scores, or bool: false
-// forbids. With causal set, query i sees keys up to i. The weights drop out with
-// probability p: that of (b, h, i, j) by Uniform(seed, ((b*H+h)*L+i)*S+j). No
-// kernel stores the L×S scores. A row that sees nothing gives zeros, and +Inf in
-// lse, from which the derivative makes zeros again.
+// Attention: q, y [B, H, L, E], k [B, K, S, E], v [B, K, S, Ev], where H/K heads in a row
+// share one of keys and values, lse [B, H, L] of the accumulation type, mask [B, H, L, S]
+// added to the scores, or bool: false forbids. With causal set, query i sees keys up to i.
+// The weights drop out with probability p: that of (b, h, i, j) by
+// Uniform(seed, ((b*H+h)*L+i)*S+j). No kernel stores the L×S scores. A row that sees
+// nothing gives zeros, and +Inf in lse, from which the derivative makes zeros again.
 var (
 	Attention = define(Kernel{Name: "attention", Kind: Other, Outputs: 2, Tensors: []string{"y", "lse?", "q", "k", "v", "mask?"},
 		Ints: []string{"causal", "seed"}, Floats: []string{"scale", "p"}})
 	AttentionGrad = define(Kernel{Name: "attention_grad", Kind: Other, Outputs: 3, Tensors: []string{"gq", "gk", "gv", "g", "y", "lse", "q", "k", "v", "mask?"},
+		Ints: []string{"causal", "seed"}, Floats: []string{"scale", "p"}})
+	// AttentionMaskGrad is the gradient of a mask that is added, of the size of the scores.
+	AttentionMaskGrad = define(Kernel{Name: "attention_mask_grad", Kind: Other, Tensors: []string{"gmask", "g", "y", "lse", "q", "k", "v", "mask?"},
 		Ints: []string{"causal", "seed"}, Floats: []string{"scale", "p"}})
 )
 

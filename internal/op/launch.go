@@ -75,21 +75,39 @@ func (l *Launch) Run(k *kernel.Kernel, ints []int64, numbers ...float64) error {
 
 // Otherwise is e where kernels can see the operands as they must, else by.
 func (e *Eval) Otherwise(by *Eval) *Eval {
-	return &Eval{
-		Single: e.Single,
+	if e.Backward == nil {
+		e.Backward = func(Machine, *Back) error { return ErrView }
+	}
+	o := &Eval{
+		Single: e.Single, InParts: by.InParts, ByFormula: e.ByFormula,
 		Forward: func(m Machine, c *Call) error {
 			if err := e.Forward(m, c); err != ErrView {
 				return err
 			}
 			return by.Forward(m, c)
 		},
-		Backward: func(m Machine, b *Back) error {
+	}
+	if by.Backward != nil {
+		o.Backward = func(m Machine, b *Back) error {
 			if err := e.Backward(m, b); err != ErrView {
 				return err
 			}
 			return by.Backward(m, b)
-		},
+		}
 	}
+	return o
+}
+
+// When is a forward pass where it holds.
+func (e *Eval) When(holds func(c *Call) bool) *Eval {
+	forward := *e
+	forward.Forward = func(m Machine, c *Call) error {
+		if !holds(c) {
+			return ErrView
+		}
+		return e.Forward(m, c)
+	}
+	return &forward
 }
 
 // Optional is ts[i], or nil beyond the end.

@@ -7,16 +7,17 @@
 #pragma once
 
 struct Heads {
-	i64 heads, queries, keys, e, ev;
-	float scale, keep; // keep: 1/(1-p)
+	i64 heads, shared, queries, keys, e, ev; // shared: heads of queries for one of keys
+	float scale, keep;                       // keep: 1/(1-p)
 	i64 causal, seed, threshold;
 };
 
-#define HEADS i64 heads, i64 queries, i64 keys, i64 e, i64 ev, float scale, float keep, i64 causal, i64 seed, i64 threshold
-#define HEADS_OF(h) Heads h = {heads, queries, keys, e, ev, scale, keep, causal, seed, threshold}
+#define HEADS i64 heads, i64 shared, i64 queries, i64 keys, i64 e, i64 ev, float scale, float keep, i64 causal, i64 seed, i64 threshold
+#define HEADS_OF(h) Heads h = {heads, shared, queries, keys, e, ev, scale, keep, causal, seed, threshold}
 
 // Strides are of [batch, head, row, column], from the innermost.
 INLINE i64 head_of(const View &v, const Heads &h, i64 bh) { return bh / h.heads * v.stride[3] + bh % h.heads * v.stride[2]; }
+INLINE i64 key_head_of(const View &v, const Heads &h, i64 bh) { return bh / h.heads * v.stride[3] + bh % h.heads / h.shared * v.stride[2]; }
 
 // fetch reads rows first.. of a head into R lines of D+1 floats.
 template <int D, int R> INLINE void fetch(float *to, const View &v, i64 head, i64 first, i64 rows, i64 cols) {
@@ -64,7 +65,7 @@ INLINE void attend(const Heads &h, const View &y, const View &lse, const View &q
 	i64 end = h.causal && first + R < h.keys ? first + R : h.keys;
 	for (i64 j0 = 0; j0 < end; j0 += R) {
 		SYNC(); // the last round's values have been read
-		fetch<D, R>(skv, k, head_of(k, h, bh), j0, h.keys, h.e);
+		fetch<D, R>(skv, k, key_head_of(k, h, bh), j0, h.keys, h.e);
 		SYNC();
 		for (int x = TID; x < S; x += 256) {
 			int i = x / R, j = x % R;
@@ -83,7 +84,7 @@ INLINE void attend(const Heads &h, const View &y, const View &lse, const View &q
 			float s = sp[i * (R + 1) + j];
 			sp[i * (R + 1) + j] = s == -infinity() ? 0 : exp_(s - sm[i]);
 		}
-		fetch<D, R>(skv, v, head_of(v, h, bh), j0, h.keys, h.ev);
+		fetch<D, R>(skv, v, key_head_of(v, h, bh), j0, h.keys, h.ev);
 		SYNC();
 		if (TID < R) {
 			float l = 0;
@@ -155,8 +156,8 @@ INLINE void attend_queries(const Heads &h, const View &gq, const View &g, const 
 	i64 end = h.causal && first + R < h.keys ? first + R : h.keys;
 	for (i64 j0 = 0; j0 < end; j0 += R) {
 		SYNC();
-		fetch<D, R>(sk, k, head_of(k, h, bh), j0, h.keys, h.e);
-		fetch<D, R>(sv, v, head_of(v, h, bh), j0, h.keys, h.ev);
+		fetch<D, R>(sk, k, key_head_of(k, h, bh), j0, h.keys, h.e);
+		fetch<D, R>(sv, v, key_head_of(v, h, bh), j0, h.keys, h.ev);
 		SYNC();
 		for (int x = TID; x < S; x += 256) {
 			int i = x / R, j = x % R;
@@ -185,11 +186,14 @@ template <int D, int R>
 INLINE void attend_keys(const Heads &h, const View &gk, const View &gv, const View &g, const View &y, const View &lse, const View &q, const View &k,
                         const View &v, const View &mask, float *sq, float *sg, float *sk, float *sv, float *sp, float *sw, float *sd, float *cells) {
 	enum { ACC = R * D / 256, S = R * R };
-	i64 tiles = ceil_div(h.keys, R), first = BLOCK_X % tiles * R, bh = BLOCK_X / tiles;
-	fetch<D, R>(sk, k, head_of(k, h, bh), first, h.keys, h.e);
-	fetch<D, R>(sv, v, head_of(v, h, bh), first, h.keys, h.ev);
+	i64 tiles = ceil_div(h.keys, R), first = BLOCK_X % tiles * R, own = BLOCK_X / tiles * h.shared; // the first of the heads of queries that share the keys
+	fetch<D, R>(sk, k, key_head_of(k, h, own), first, h.keys, h.e);
+	fetch<D, R>(sv, v, key_head_of(v, h, own), first, h.keys, h.ev);
 	float ak[ACC] = {}, av[ACC] = {};
-	for (i64 i0 = h.causal ? first : 0; i0 < h.queries; i0 += R) { // with causal set, earlier queries do not see these keys
+	i64 start = h.causal ? first : 0; // with causal set, earlier queries do not see these keys
+	int steps = h.queries > start ? (int)ceil_div(h.queries - start, R) : 0, all = steps * (int)h.shared;
+	for (int step = 0; step < all; step++) {
+		i64 bh = own + step / steps, i0 = start + step % steps * R;
 		SYNC();
 		fetch<D, R>(sq, q, head_of(q, h, bh), i0, h.queries, h.e);
 		fetch<D, R>(sg, g, head_of(g, h, bh), i0, h.queries, h.ev);
@@ -217,10 +221,40 @@ INLINE void attend_keys(const Heads &h, const View &gk, const View &gv, const Vi
 	for (int x = 0; x < ACC; x++) {
 		int n = TID + 256 * x, j = n / D, c = n % D;
 		if (first + j >= h.keys) continue;
-		if (c < h.e) put(gk, head_of(gk, h, bh) + (first + j) * gk.stride[1] + c * gk.stride[0], ak[x] * h.scale);
-		if (c < h.ev) put(gv, head_of(gv, h, bh) + (first + j) * gv.stride[1] + c * gv.stride[0], av[x]);
+		if (c < h.e) put(gk, key_head_of(gk, h, own) + (first + j) * gk.stride[1] + c * gk.stride[0], ak[x] * h.scale);
+		if (c < h.ev) put(gv, key_head_of(gv, h, own) + (first + j) * gv.stride[1] + c * gv.stride[0], av[x]);
 	}
 }
+
+#ifdef MODULE_70
+// The gradient of a mask: a block for each query, and a thread for each of its keys.
+extern "C" __global__ void __launch_bounds__(256) attention_mask_grad(HEADS, TENSOR(gmask), TENSOR(g), TENSOR(y), TENSOR(lse), TENSOR(q), TENSOR(k), TENSOR(v),
+	TENSOR(mask)) {
+	__shared__ float sq[512];
+	__shared__ float sg[512];
+	__shared__ float cells[256];
+	VIEW(gmask); VIEW(g); VIEW(y); VIEW(lse); VIEW(q); VIEW(k); VIEW(v); VIEW(mask);
+	HEADS_OF(h);
+	i64 i = BLOCK_X % h.queries, bh = BLOCK_X / h.queries;
+	for (i64 c = TID; c < h.e; c += 256) sq[c] = get(q, head_of(q, h, bh) + i * q.stride[1] + c * q.stride[0]);
+	float common = 0;
+	for (i64 c = TID; c < h.ev; c += 256) {
+		float d = get(g, head_of(g, h, bh) + i * g.stride[1] + c * g.stride[0]);
+		sg[c] = d;
+		common = fused(d, get(y, head_of(y, h, bh) + i * y.stride[1] + c * y.stride[0]), common);
+	}
+	common = reduce<Plus, 256>(common, cells);
+	float sum = sum_of(lse, h, bh, i);
+	for (i64 j = TID; j < h.keys; j += 256) {
+		float s = 0, d = 0;
+		i64 of_k = key_head_of(k, h, bh) + j * k.stride[1], of_v = key_head_of(v, h, bh) + j * v.stride[1];
+		for (i64 c = 0; c < h.e; c++) s = fused(sq[c], get(k, of_k + c * k.stride[0]), s);
+		for (i64 c = 0; c < h.ev; c++) d = fused(sg[c], get(v, of_v + c * v.stride[0]), d);
+		float w = hidden(h, i, j) ? 0 : weight_of(masked(s, mask, h, bh, i, j), sum);
+		put(gmask, head_of(gmask, h, bh) + i * gmask.stride[1] + j * gmask.stride[0], w == 0 ? 0 : w * (d * dropped(h, bh, i, j) - common));
+	}
+}
+#endif
 
 // R is chosen so that shared memory is below 48 KiB.
 #define ATTENTION_KERNELS(D, R, RB) \

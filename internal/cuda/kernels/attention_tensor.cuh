@@ -19,7 +19,7 @@ INLINE void attend_by_tensor(Memory &s, const Heads &h, const View &y, const Vie
 	float m = -infinity(), l = 0;
 	for (i64 j0 = 0; j0 < end; j0 += C) {
 		SYNC();
-		P::template fetch<C>(s.cols, k, head_of(k, h, bh), j0, h.keys, h.e);
+		P::template fetch<C>(s.cols, k, key_head_of(k, h, bh), j0, h.keys, h.e);
 		SYNC();
 		P::scores(s.scores, s.rows, s.cols);
 		SYNC();
@@ -55,7 +55,7 @@ INLINE void attend_by_tensor(Memory &s, const Heads &h, const View &y, const Vie
 	for (int x = 0; x < P::SUMS; x++) H::clear(sums[x]);
 	for (i64 j0 = 0; j0 < end; j0 += C) {
 		SYNC();
-		P::template fetch<C>(s.cols, k, head_of(k, h, bh), j0, h.keys, h.e);
+		P::template fetch<C>(s.cols, k, key_head_of(k, h, bh), j0, h.keys, h.e);
 		SYNC();
 		P::scores(s.scores, s.rows, s.cols);
 		SYNC();
@@ -64,7 +64,7 @@ INLINE void attend_by_tensor(Memory &s, const Heads &h, const View &y, const Vie
 		SYNC();
 #pragma unroll
 		for (int x = 0; x < P::PER; x++) P::set(s.weights, x, P::kept_weight(h, w[x]), q.type);
-		P::template fetch<C>(s.cols, v, head_of(v, h, bh), j0, h.keys, h.ev);
+		P::template fetch<C>(s.cols, v, key_head_of(v, h, bh), j0, h.keys, h.ev);
 		SYNC();
 		P::weigh(sums, s.weights, s.cols);
 	}
@@ -87,13 +87,13 @@ INLINE void attend_queries_by_tensor(Memory &s, const Heads &h, const View &gq, 
 	for (int x = 0; x < P::SUMS; x++) H::clear(sums[x]);
 	for (i64 j0 = 0; j0 < end; j0 += C) {
 		SYNC();
-		P::template fetch<C>(s.cols, k, head_of(k, h, bh), j0, h.keys, h.e);
+		P::template fetch<C>(s.cols, k, key_head_of(k, h, bh), j0, h.keys, h.e);
 		SYNC();
 		P::scores(s.scores, s.rows, s.cols);
 		SYNC();
 		float w[P::PER];
 		P::template weights<false>(w, s.scores, s.sum, h, mask, bh, first, j0);
-		P::template fetch<C>(s.cols, v, head_of(v, h, bh), j0, h.keys, h.ev);
+		P::template fetch<C>(s.cols, v, key_head_of(v, h, bh), j0, h.keys, h.ev);
 		SYNC();
 		P::scores(s.scores, s.more, s.cols);
 		SYNC();
@@ -103,7 +103,7 @@ INLINE void attend_queries_by_tensor(Memory &s, const Heads &h, const View &gq, 
 		SYNC();
 #pragma unroll
 		for (int x = 0; x < P::PER; x++) P::set(s.weights, x, w[x], q.type);
-		P::template fetch<C>(s.cols, k, head_of(k, h, bh), j0, h.keys, h.e);
+		P::template fetch<C>(s.cols, k, key_head_of(k, h, bh), j0, h.keys, h.e);
 		SYNC();
 		P::weigh(sums, s.weights, s.cols);
 	}
@@ -116,13 +116,16 @@ template <class H, int D, int R, int C, class Memory>
 INLINE void attend_keys_by_tensor(Memory &s, const Heads &h, const View &gk, const View &gv, const View &g, const View &y, const View &lse, const View &q,
                                   const View &k, const View &v, const View &mask) {
 	typedef Panels<H, D, R, C> P;
-	i64 tiles = ceil_div(h.keys, R), first = BLOCK_X % tiles * R, bh = BLOCK_X / tiles;
-	P::template fetch<R>(s.rows, k, head_of(k, h, bh), first, h.keys, h.e);
-	P::template fetch<R>(s.more, v, head_of(v, h, bh), first, h.keys, h.ev);
+	i64 tiles = ceil_div(h.keys, R), first = BLOCK_X % tiles * R, own = BLOCK_X / tiles * h.shared; // the first of the heads of queries that share the keys
+	P::template fetch<R>(s.rows, k, key_head_of(k, h, own), first, h.keys, h.e);
+	P::template fetch<R>(s.more, v, key_head_of(v, h, own), first, h.keys, h.ev);
 	typename H::Sum of_k[P::SUMS], of_v[P::SUMS];
 #pragma unroll
 	for (int x = 0; x < P::SUMS; x++) { H::clear(of_k[x]); H::clear(of_v[x]); }
-	for (i64 i0 = h.causal ? first : 0; i0 < h.queries; i0 += C) { // with causal set, earlier queries do not see these keys
+	i64 start = h.causal ? first : 0; // with causal set, earlier queries do not see these keys
+	int steps = h.queries > start ? (int)ceil_div(h.queries - start, C) : 0, all = steps * (int)h.shared;
+	for (int step = 0; step < all; step++) {
+		i64 bh = own + step / steps, i0 = start + step % steps * C;
 		SYNC();
 		P::template fetch<C>(s.cols, q, head_of(q, h, bh), i0, h.queries, h.e);
 		agreement<D, C>(s.common, g, y, h, bh, i0, s.scores);
@@ -152,8 +155,8 @@ INLINE void attend_keys_by_tensor(Memory &s, const Heads &h, const View &gk, con
 		P::weigh(of_k, s.weights, s.cols);
 	}
 	SYNC();
-	P::put(gk, head_of(gk, h, bh), first, h.keys, h.e, of_k, h.scale, (float *)&s);
-	P::put(gv, head_of(gv, h, bh), first, h.keys, h.ev, of_v, 1.0f, (float *)&s);
+	P::put(gk, key_head_of(gk, h, own), first, h.keys, h.e, of_k, h.scale, (float *)&s);
+	P::put(gv, key_head_of(gv, h, own), first, h.keys, h.ev, of_v, 1.0f, (float *)&s);
 }
 
 // R is chosen so that shared memory is below 48 KiB.

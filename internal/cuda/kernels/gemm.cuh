@@ -122,6 +122,87 @@ template <bool by_k> INLINE Matrix lying(Matrix m) {
 		write(core, p, w, rows, cols, splits, s); \
 	}
 
+// Products of parts, which end where offs says: of rows (divided 0), of columns (1) or of k
+// (2). There are as many tiles as parts can have; those that they have not return.
+enum { PARTS = 1024 };
+#define GROUPED_PARAMETERS i64 divided, i64 groups, i64 rows, i64 cols, i64 depth, TENSOR(c), TENSOR(a), TENSOR(b), TENSOR(offs)
+
+INLINE bool part_of(int tm, int tn, i64 divided, i64 groups, i64 &rows, i64 &cols, i64 depth, const View &offs, int *ends, Block &w) {
+	for (int i = TID; i < groups; i += 256) ends[i] = ((const int *)offs.at)[i * offs.stride[0]];
+	SYNC();
+	i64 limit = divided == 0 ? rows : divided == 1 ? cols : depth;
+	i64 ms = ceil_div(rows, tm) + (divided == 0 ? groups : 0), ns = ceil_div(cols, tn) + (divided == 1 ? groups : 0);
+	i64 m = BLOCK_X % ms, n = BLOCK_X / ms % ns, group = BLOCK_X / ms / ns, tile = divided == 0 ? m : n, start = 0, end = 0, g = 0;
+	int size = divided == 0 ? tm : tn;
+	for (; g < groups; g++) {
+		end = ends[g];
+		if (end > limit) end = limit;
+		if (end < start) end = start;
+		if (divided == 2) {
+			if (g == group) break;
+		} else {
+			i64 tiles = ceil_div(end - start, size);
+			if (tile < tiles) break;
+			tile -= tiles;
+		}
+		start = end;
+	}
+	if (g == groups) return false;
+	w.batch = g;
+	w.split = 0;
+	w.m0 = (int)(divided == 0 ? start + tile * tm : m * tm);
+	w.n0 = (int)(divided == 1 ? start + tile * tn : n * tn);
+	w.k0 = (int)(divided == 2 ? start : 0);
+	w.k1 = (int)(divided == 2 ? end : depth);
+	if (divided == 0) rows = end;
+	if (divided == 1) cols = end;
+	return true;
+}
+
+#define GROUPED_OPERANDS(TM, TN, kind) \
+	__shared__ int ends[PARTS]; \
+	VIEW(c); VIEW(a); VIEW(b); VIEW(offs); \
+	Block w; \
+	if (!part_of(TM, TN, divided, groups, rows, cols, depth, offs, ends, w)) return; \
+	View none = {}; \
+	Product p = {c, none, w.batch, 1.0f, 0.0f}; \
+	auto ma = kind(a, w.batch, a.stride[1], a.stride[0]), mb = kind(b, w.batch, b.stride[0], b.stride[1])
+
+#define GROUPED_FUSED(name, T, K) \
+	extern "C" __global__ void __launch_bounds__(256, 2) name(GROUPED_PARAMETERS) { \
+		typedef Fused<T, T, K> Core; \
+		__shared__ Shared<Core, Matrix, Matrix> s; \
+		GROUPED_OPERANDS(T, T, grouped); \
+		Core core; \
+		core.clear(); \
+		accumulate<true, true>(core, ma, mb, w, rows, cols, s); \
+		write(core, p, w, rows, cols, 1, s); \
+	}
+
+#define GROUPED_TENSOR(name, H, T, K) \
+	extern "C" __global__ void __launch_bounds__(256, 2) name(GROUPED_PARAMETERS) { \
+		typedef Tensor<H, T, T, K> Core; \
+		__shared__ Shared<Core, Matrix, Matrix> s; \
+		GROUPED_OPERANDS(T, T, grouped); \
+		Core core; \
+		core.clear(); \
+		if (ma.by_k && mb.by_k) accumulate<true, true>(core, lying<true>(ma), lying<true>(mb), w, rows, cols, s); \
+		else if (ma.by_k) accumulate<true, false>(core, lying<true>(ma), lying<false>(mb), w, rows, cols, s); \
+		else if (mb.by_k) accumulate<false, true>(core, lying<false>(ma), lying<true>(mb), w, rows, cols, s); \
+		else accumulate<false, false>(core, lying<false>(ma), lying<false>(mb), w, rows, cols, s); \
+		write(core, p, w, rows, cols, 1, s); \
+	}
+
+#define GROUPED_ANY(name, CORE) \
+	extern "C" __global__ void __launch_bounds__(256, 2) name(GROUPED_PARAMETERS) { \
+		__shared__ Shared<CORE, Strided, Strided> s; \
+		GROUPED_OPERANDS(64, 128, strided); \
+		CORE core; \
+		core.clear(); \
+		accumulate<true, true>(core, ma, mb, w, rows, cols, s); \
+		write(core, p, w, rows, cols, 1, s); \
+	}
+
 #define GEMM_FINISH(name) \
 	extern "C" __global__ void __launch_bounds__(256) name(float alpha, float beta, i64 batches, i64 rows, i64 cols, i64 splits, TENSOR(c), TENSOR(bias)) { \
 		VIEW(c); VIEW(bias); \
@@ -140,6 +221,10 @@ GEMM_TENSOR(gemm_64_f16, Float16, 64, 32)
 GEMM_TENSOR(gemm_128_f16, Float16, 128, 32)
 GEMM_ANY(gemm_any_f16, WideTensor<Float16>)
 GEMM_FINISH(gemm_finish)
+GROUPED_FUSED(grouped_64, 64, 16)
+GROUPED_ANY(grouped_any, WideFused)
+GROUPED_TENSOR(grouped_64_f16, Float16, 64, 32)
+GROUPED_ANY(grouped_any_f16, WideTensor<Float16>)
 #endif
 #ifdef MODULE_80
 GEMM_STAGED(gemm_staged_64_bf16, BF16, 64, 64, 64, 3, true, 3)
@@ -150,4 +235,6 @@ GEMM_STAGED(gemm_staged_128_f16, F16, 128, 128, 32, 4, false, 2)
 GEMM_STAGED(gemm_staged_256_f16, F16, 128, 256, 64, 3, true, 1)
 GEMM_ANY(gemm_any_bf16, WideTensor<Bfloat16>)
 GEMM_FINISH(gemm_finish_bf16)
+GROUPED_TENSOR(grouped_64_bf16, Bfloat16, 64, 32)
+GROUPED_ANY(grouped_any_bf16, WideTensor<Bfloat16>)
 #endif

@@ -48,6 +48,17 @@ struct Bags { // of g [b, d], by the bag of each
 	}
 };
 
+struct Pairs { // of g [n, d], by two indices of a matrix of rows
+	const View &g, &first, &second;
+	i64 rows, cols;
+	INLINE_MEMBER bool of(i64 row, i64 l) const {
+		i64 i = whole_at(first, l * first.stride[0]), j = whole_at(second, l * second.stride[0]);
+		return (i < 0 ? i + rows : i) * cols + (j < 0 ? j + cols : j) == row;
+	}
+	INLINE_MEMBER i64 start(i64 l) const { return l * g.stride[1]; }
+	INLINE_MEMBER float factor(i64) const { return 1.0f; }
+};
+
 // A block looks through all lines, 256 at a time, and adds those of its row in
 // their order: sums never depend on timing. Without any, zeros are written.
 template <class L>
@@ -114,8 +125,28 @@ extern "C" __global__ void __launch_bounds__(256) index_grad(i64 rows, i64 n, i6
 	add_lines(lines, row, n, cols, gx, image * gx.stride[2] + row * gx.stride[1], own, found);
 }
 
+// gx [u, v, d], g [n, d]: one block for each row.
+extern "C" __global__ void __launch_bounds__(256)
+index_pairs_grad(i64 u, i64 v, i64 n, i64 cols, TENSOR(gx), TENSOR(g), TENSOR(first), TENSOR(second)) {
+	__shared__ unsigned char own[256];
+	__shared__ int found[2];
+	VIEW(gx); VIEW(g); VIEW(first); VIEW(second);
+	i64 row = BLOCK_X;
+	Pairs lines = {g, first, second, u, v};
+	add_lines(lines, row, n, cols, gx, row / v * gx.stride[2] + row % v * gx.stride[1], own, found);
+}
+
 template <class T> INLINE void copy_element(char *y, i64 to, const char *x, i64 from, bool inside) {
 	((T *)y)[to] = inside ? ((const T *)x)[from] : (T)-1;
+}
+
+INLINE void copy_bytes(i64 bytes, char *y, i64 to, const char *x, i64 from, bool inside) {
+	switch (bytes) {
+	case 1: copy_element<char>(y, to, x, from, inside); return;
+	case 2: copy_element<short>(y, to, x, from, inside); return;
+	case 4: copy_element<int>(y, to, x, from, inside); return;
+	case 8: copy_element<i64>(y, to, x, from, inside); return;
+	}
 }
 
 // y [o, n, d] of x [o, rows, d]: elements of so many bytes, as they are.
@@ -130,12 +161,21 @@ extern "C" __global__ void __launch_bounds__(256) index_rows(i64 rows, i64 bytes
 	bool inside = row >= 0 && row < rows;
 	p.at[1] = row;
 	i64 from = offset(x, p, 3);
-	switch (bytes) {
-	case 1: copy_element<char>(y.at, to, x.at, from, inside); return;
-	case 2: copy_element<short>(y.at, to, x.at, from, inside); return;
-	case 4: copy_element<int>(y.at, to, x.at, from, inside); return;
-	case 8: copy_element<i64>(y.at, to, x.at, from, inside); return;
-	}
+	copy_bytes(bytes, y.at, to, x.at, from, inside);
+}
+
+// y [n, d] of x [u, v, d].
+extern "C" __global__ void __launch_bounds__(256)
+index_pairs(i64 u, i64 v, i64 bytes, SIZES, TENSOR(y), TENSOR(x), TENSOR(first), TENSOR(second)) {
+	SIZES_OF(s);
+	VIEW(y); VIEW(x); VIEW(first); VIEW(second);
+	i64 n = BLOCK_X * 256 + TID;
+	if (n >= s.numel) return;
+	Place p = place(s, n);
+	i64 i = whole_at(first, p.at[1] * first.stride[0]), j = whole_at(second, p.at[1] * second.stride[0]);
+	if (i < 0) i += u;
+	if (j < 0) j += v;
+	copy_bytes(bytes, y.at, offset(y, p, 2), x.at, i * x.stride[2] + j * x.stride[1] + p.at[0] * x.stride[0], i >= 0 && i < u && j >= 0 && j < v);
 }
 
 // y [b, d]: a thread for each element goes through its bag; those of the first column

@@ -35,6 +35,11 @@ INLINE float elementwise(int op, float a, float b, float c, float p, float q) {
 	case OP_hardsigmoid: return smaller(larger(a + 3.0f, 0), 6.0f) / 6.0f;
 	case OP_pow_scalar: return pow_(a, p);
 	case OP_log_sigmoid: return -softplus(-a);
+	case OP_expm1: return expm1_(a);
+	case OP_log1p: return log1p_(a);
+	case OP_reciprocal: return 1.0f / a;
+	case OP_pow_base: return pow_(p, a);
+	case OP_floor_divide: return floor_of(a / p);
 
 	// a is the gradient, b what was saved.
 	case OP_relu_grad: return b <= 0 ? 0 : a;
@@ -63,12 +68,19 @@ INLINE float elementwise(int op, float a, float b, float c, float p, float q) {
 	case OP_abs_grad: return a * sign(b);
 	case OP_pow_scalar_grad: return p == 0 ? 0 : a * p * pow_(b, p - 1.0f);
 	case OP_log_sigmoid_grad: return a * sigmoid_(-b);
+	case OP_expm1_grad: return a * (b + 1.0f);
+	case OP_log1p_grad: return a / (b + 1.0f);
+	case OP_reciprocal_grad: return -a * (b * b);
+	case OP_clamp_grad: return b >= p && b <= q ? a : 0;
+	case OP_norm_grad: return c == 0 ? 0 : a * (b / c);
 
 	case OP_add: return fused(p, b, a);
 	case OP_mul: return a * b;
 	case OP_div: return a / b;
 	case OP_maximum: return a != a || b != b ? a + b : larger(a, b);
 	case OP_minimum: return a != a || b != b ? a + b : smaller(a, b);
+	case OP_minimum_grad: return b < c ? a : b == c ? a * 0.5f : 0;
+	case OP_pow: return pow_(a, b);
 	case OP_div_grad: return -a * b / (c * c);
 	case OP_xlogy: return a == 0 && b == b ? 0 : a * log_(b);
 	case OP_eq: return a == b;
@@ -107,6 +119,10 @@ INLINE i64 elementwise(int op, i64 a, i64 b, i64 c, double p, double q) {
 	case OP_abs: return a < 0 ? -a : a;
 	case OP_add: return a + (i64)p * b;
 	case OP_mul: return a * b;
+	case OP_floor_divide: {
+		i64 n = (i64)p, quotient = a / n;
+		return a % n != 0 && (a < 0) != (n < 0) ? quotient - 1 : quotient;
+	}
 	case OP_maximum: return a > b ? a : b;
 	case OP_minimum: return a < b ? a : b;
 	case OP_eq: return a == b;

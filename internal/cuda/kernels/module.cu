@@ -30,3 +30,4 @@
 #include "attention_tensor.cuh"
 #include "pool.cuh"
 #include "lookup.cuh"
+#include "along.cuh"

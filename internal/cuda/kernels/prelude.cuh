@@ -146,6 +146,10 @@ struct Larger { // a NaN is the largest
 	template <class C> static __device__ C of(C a, C b) { return a != a || a > b ? a : b; }
 };
 
+struct Smaller { // a NaN is the smallest
+	template <class C> static __device__ C of(C a, C b) { return a != a || a < b ? a : b; }
+};
+
 // reduce combines v of all THREADS threads of a block, in an order that depends on
 // nothing, and gives all of them the result. cells is shared memory of the block.
 template <class Op, int THREADS, class C> INLINE C reduce(C v, C *cells) {

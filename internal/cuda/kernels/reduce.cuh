@@ -109,4 +109,6 @@ template <class C, class Op> INLINE void combine(int op, C none, double scale, i
 REDUCTION(sum_float, float, Plus, 0.0f)
 REDUCTION(max_float, float, Larger, -infinity())
 REDUCTION(sum_int, i64, Plus, (i64)0)
+REDUCTION(min_float, float, Smaller, infinity())
+REDUCTION(min_int, i64, Smaller, 0x7fffffffffffffffll)
 REDUCTION(max_int, i64, Larger, -0x7fffffffffffffffll - 1)

@@ -24,7 +24,7 @@ var rows = map[*kernel.Kernel]row{}
 
 func init() {
 	for _, t := range []map[*kernel.Kernel]row{unaryRows, gradRows, binaryRows, randomRows, reduceRows, gemmRows,
-		softmaxRows, layerRows, batchRows, convRows, poolRows, lookupRows, attentionRows, optimizerRows} {
+		softmaxRows, layerRows, batchRows, convRows, poolRows, lookupRows, alongRows, attentionRows, optimizerRows} {
 		for k, r := range t {
 			rows[k] = r
 		}

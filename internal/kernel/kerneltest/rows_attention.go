@@ -10,15 +10,16 @@ import (
 // drawAttention draws the sizes, numbers and what is read in both passes; it
 // returns the sizes of y and lse.
 func drawAttention(g *generator) (y, lse []int64) {
-	b, h := 1+g.rng.Int64N(2), 1+g.rng.Int64N(3)
+	b, kh := 1+g.rng.Int64N(2), 1+g.rng.Int64N(3)
+	h := kh * int64(among(1, 1, 2, 3)(g.rng))
 	long, wide := min(150, max(2, g.size/8)), min(70, max(2, g.size/8))
 	l, s, e, ev := g.dim(long), g.dim(long), g.dim(wide), g.dim(wide)
 	if g.chance(3) {
 		s = l
 	}
 	g.in("q", normal, b, h, l, e)
-	g.in("k", normal, b, h, s, e)
-	g.in("v", normal, b, h, s, ev)
+	g.in("k", normal, b, kh, s, e)
+	g.in("v", normal, b, kh, s, ev)
 	switch g.rng.IntN(4) {
 	case 0:
 		g.in("mask", normal, b, h, l, s)
@@ -32,6 +33,9 @@ func drawAttention(g *generator) (y, lse []int64) {
 	return []int64{b, h, l, ev}, []int64{b, h, l}
 }
 
+// shared is the head of keys of a head of queries.
+func (c *calculation) shared(h int64) int64 { return h * c.t["k"].size[1] / c.t["q"].size[1] }
+
 // weights are those of the keys for query i, before dropout, and the logarithm
 // of the sum of the exponentials; +Inf if nothing is seen.
 func (c *calculation) weights(b, h, i int64) (p []float64, lse float64) {
@@ -39,7 +43,7 @@ func (c *calculation) weights(b, h, i int64) (p []float64, lse float64) {
 	p = make([]float64, k.size[2])
 	for j := range p {
 		for e := range q.size[3] {
-			p[j] += q.get(b, h, i, e) * k.get(b, h, int64(j), e) * c.f["scale"]
+			p[j] += q.get(b, h, i, e) * k.get(b, c.shared(h), int64(j), e) * c.f["scale"]
 		}
 		switch {
 		case mask == nil:
@@ -98,7 +102,7 @@ func expectAttention(c *calculation) {
 		for j := range p {
 			w := p[j] * c.kept(b, h, i, int64(j))
 			for e := range v.size[3] {
-				y.add(w*v.get(b, h, int64(j), e), 3*math.Abs(w*v.get(b, h, int64(j), e)), b, h, i, e)
+				y.add(w*v.get(b, c.shared(h), int64(j), e), 3*math.Abs(w*v.get(b, c.shared(h), int64(j), e)), b, h, i, e)
 			}
 		}
 	})
@@ -115,11 +119,11 @@ func expectAttentionGrad(c *calculation) {
 		for j := range p {
 			kept := c.kept(b, h, i, int64(j))
 			for e := range v.size[3] {
-				at := v.get(b, h, int64(j), e) * g.get(b, h, i, e) * kept
+				at := v.get(b, c.shared(h), int64(j), e) * g.get(b, h, i, e) * kept
 				dp[j] += at
 				size[j] += math.Abs(at)
 				w := p[j] * kept * g.get(b, h, i, e)
-				gv.add(w, 3*math.Abs(w), b, h, int64(j), e)
+				gv.add(w, 3*math.Abs(w), b, c.shared(h), int64(j), e)
 			}
 			delta += p[j] * dp[j]
 			deltaSize += p[j] * size[j]
@@ -127,8 +131,8 @@ func expectAttentionGrad(c *calculation) {
 		for j := range p {
 			ds, scale := p[j]*(dp[j]-delta)*c.f["scale"], 3*p[j]*(size[j]+deltaSize)*c.f["scale"]
 			for e := range q.size[3] {
-				gq.add(ds*k.get(b, h, int64(j), e), scale*math.Abs(k.get(b, h, int64(j), e)), b, h, i, e)
-				gk.add(ds*q.get(b, h, i, e), scale*math.Abs(q.get(b, h, i, e)), b, h, int64(j), e)
+				gq.add(ds*k.get(b, c.shared(h), int64(j), e), scale*math.Abs(k.get(b, c.shared(h), int64(j), e)), b, h, i, e)
+				gk.add(ds*q.get(b, h, i, e), scale*math.Abs(q.get(b, h, i, e)), b, c.shared(h), int64(j), e)
 			}
 		}
 	})
@@ -144,6 +148,38 @@ var attentionRows = map[*kernel.Kernel]row{
 			}
 		},
 		expect: expectAttention,
+		factor: sums,
+	},
+	kernel.AttentionMaskGrad: {
+		draw: func(g *generator) {
+			y, lse := drawAttention(g)
+			q := g.t["q"].size
+			g.out("gmask", q[0], q[1], q[2], g.t["k"].size[2])
+			g.in("g", normal, y...)
+			was := g.forward(kernel.Attention, map[string][]int64{"y": y, "lse": lse})
+			g.given("y", g.d, was["y"])
+			g.given("lse", g.d.Accumulate(), was["lse"])
+		},
+		expect: func(c *calculation) {
+			gmask, g, v := c.t["gmask"], c.t["g"], c.t["v"]
+			c.queries(func(b, h, i int64, p []float64, _ float64) {
+				d, size := make([]float64, len(p)), make([]float64, len(p))
+				delta, deltaSize := 0.0, 0.0
+				for j := range p {
+					kept := c.kept(b, h, i, int64(j))
+					for e := range v.size[3] {
+						at := v.get(b, c.shared(h), int64(j), e) * g.get(b, h, i, e) * kept
+						d[j] += at
+						size[j] += math.Abs(at)
+					}
+					delta += p[j] * d[j]
+					deltaSize += p[j] * size[j]
+				}
+				for j := range p {
+					gmask.set(p[j]*(d[j]-delta), 3*p[j]*(size[j]+deltaSize), b, h, i, int64(j))
+				}
+			})
+		},
 		factor: sums,
 	},
 	kernel.AttentionGrad: {

@@ -103,6 +103,11 @@ var binaryRows = map[*kernel.Kernel]row{
 	kernel.Div:     exact(func(x, _ []float64) float64 { return x[0] / x[1] }, nil, normal, nonzero),
 	kernel.Maximum: exact(func(x, _ []float64) float64 { return math.Max(x[0], x[1]) }, nil, normal, normal),
 	kernel.Minimum: exact(func(x, _ []float64) float64 { return math.Min(x[0], x[1]) }, nil, normal, normal),
+	kernel.Pow: {
+		draw:   drawMapped(nil, []distribution{positive, normal}),
+		expect: expectMapped(func(x, _ []float64) float64 { return math.Pow(x[0], x[1]) }, 1),
+		factor: 64,
+	},
 	kernel.DivGrad: mapped(func(x, _ []float64) float64 { return -x[0] * x[1] / (x[2] * x[2]) }, nil, normal, normal, nonzero),
 	kernel.Xlogy: mapped(func(x, _ []float64) float64 {
 		return choose(x[0] == 0, 0, x[0]*math.Log(x[1]))

@@ -65,6 +65,18 @@ func (c *calculation) indexed(n, of int64) int64 {
 	return at
 }
 
+// pair is the row of a matrix of rows that two indices name at n.
+func (c *calculation) pair(n int64, size []int64) (i, j int64) {
+	i, j = int64(c.t["first"].get(n)), int64(c.t["second"].get(n))
+	if i < 0 {
+		i += size[0]
+	}
+	if j < 0 {
+		j += size[1]
+	}
+	return i, j
+}
+
 // drawBags draws a table's sizes and how many bags there are, with their indices and where each begins.
 func drawBags(g *generator) (rows, columns, bags int64) {
 	s := g.dims(3)
@@ -180,6 +192,41 @@ var lookupRows = map[*kernel.Kernel]row{
 			g, gx := c.t["g"], c.t["gx"]
 			gx.clear()
 			each3(g.size, func(o, n, d int64) { gx.add(g.get(o, n, d), math.Abs(g.get(o, n, d)), o, c.indexed(n, gx.size[1]), d) })
+		},
+		factor: sums,
+	},
+	kernel.IndexPairs: {
+		draw: func(g *generator) {
+			s := g.dims(4)
+			d, draw := g.elements()
+			g.outAs("y", d, s[0], s[1])
+			g.inAs("x", d, draw, s[2], s[3], s[1])
+			g.inAs("first", tensor.Int64, fromEnd(s[2]), s[0])
+			g.inAs("second", tensor.Int64, fromEnd(s[3]), s[0])
+		},
+		expect: func(c *calculation) {
+			y, x := c.t["y"], c.t["x"]
+			walked(y.size, func(_ int, at []int64) {
+				i, j := c.pair(at[0], x.size)
+				y.set(x.get(i, j, at[1]), 0, at...)
+			})
+		},
+	},
+	kernel.IndexPairsGrad: {
+		draw: func(g *generator) {
+			s := g.dims(4)
+			g.out("gx", s[2], s[3], s[1])
+			g.in("g", normal, s[0], s[1])
+			g.inAs("first", tensor.Int64, fromEnd(s[2]), s[0])
+			g.inAs("second", tensor.Int64, fromEnd(s[3]), s[0])
+		},
+		expect: func(c *calculation) {
+			g, gx := c.t["g"], c.t["gx"]
+			gx.clear()
+			walked(g.size, func(_ int, at []int64) {
+				i, j := c.pair(at[0], gx.size)
+				gx.add(g.get(at...), math.Abs(g.get(at...)), i, j, at[1])
+			})
 		},
 		factor: sums,
 	},

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/memplan/memplan/internal/kernel"
+	"github.com/memplan/memplan/internal/tensor"
 )
 
 // A function of numbers: what it is of the elements x and the call's numbers f.
@@ -131,12 +132,36 @@ var unaryRows = map[*kernel.Kernel]row{
 		expect: expectMapped(func(x, f []float64) float64 { return math.Pow(x[0], f[0]) }, 1),
 		factor: 64,
 	},
+	kernel.Expm1:      mapped(one(math.Expm1), nil, wide),
+	kernel.Log1p:      mapped(one(math.Log1p), nil, positive),
+	kernel.Reciprocal: mapped(one(func(x float64) float64 { return 1 / x }), nil, nonzero),
+	kernel.PowBase: {
+		draw:   drawMapped([]distribution{among(2, 0.5, 1.7, 1)}, []distribution{normal}),
+		expect: expectMapped(func(x, f []float64) float64 { return math.Pow(f[0], x[0]) }, 1),
+		factor: 64,
+	},
+	kernel.FloorDivide: {
+		draw: func(g *generator) {
+			size := g.shape()
+			g.outAs("y", tensor.Int64, size...)
+			g.inAs("a", []tensor.DType{tensor.Int64, tensor.Int32}[g.rng.IntN(2)], few, size...)
+			g.f["value"] = among(1, 2, 3, -2)(g.rng)
+		},
+		expect: expectMapped(func(x, f []float64) float64 { return math.Floor(x[0] / f[0]) }, 0),
+	},
 	kernel.LogSigmoid: mapped(one(func(x float64) float64 { return math.Min(x, 0) - math.Log1p(math.Exp(-math.Abs(x))) }), nil, wide),
 }
 
 // gradRows are derivatives of functions of one operand: x[0] is the incoming
 // gradient, x[1] what was saved.
 var gradRows = map[*kernel.Kernel]row{
+	kernel.Expm1Grad:      mapped(func(x, _ []float64) float64 { return x[0] * (x[1] + 1) }, nil, normal, normal),
+	kernel.Log1pGrad:      mapped(func(x, _ []float64) float64 { return x[0] / (x[1] + 1) }, nil, normal, positive),
+	kernel.ReciprocalGrad: mapped(func(x, _ []float64) float64 { return -x[0] * x[1] * x[1] }, nil, normal, unit),
+	kernel.ClampGrad: exact(func(x, f []float64) float64 { return choose(x[1] >= f[0] && x[1] <= f[1], x[0], 0) },
+		[]distribution{among(-1), among(0, 2)}, normal, few),
+	kernel.MinimumGrad:   exact(func(x, _ []float64) float64 { return x[0] * choose(x[1] == x[2], 0.5, choose(x[1] < x[2], 1, 0)) }, nil, normal, few, few),
+	kernel.NormGrad:      mapped(func(x, _ []float64) float64 { return choose(x[2] == 0, 0, x[0]*x[1]/x[2]) }, nil, normal, normal, func(r rng) float64 { return positive(r) * truth(r) }),
 	kernel.ReluGrad:      exact(func(x, _ []float64) float64 { return choose(x[1] <= 0, 0, x[0]) }, nil, normal, normal),
 	kernel.LeakyReluGrad: exact(func(x, f []float64) float64 { return choose(x[1] > 0, x[0], x[0]*f[0]) }, []distribution{unit}, normal, normal),
 	kernel.EluGrad: mapped(func(x, f []float64) float64 { return choose(x[1] > 0, x[0], x[0]*f[0]*math.Exp(x[1])) },

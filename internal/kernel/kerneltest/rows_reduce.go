@@ -2,6 +2,7 @@ package kerneltest
 
 import (
 	"math"
+	"slices"
 
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/tensor"
@@ -22,7 +23,7 @@ func reducedOf(input distribution, start float64, step func(sum, a, b float64) (
 	return row{
 		draw: func(g *generator) {
 			size := g.shape()
-			for g.k == kernel.Max && tensor.D(size...).Numel() == 0 {
+			for (g.k == kernel.Max || g.k == kernel.Min) && tensor.D(size...).Numel() == 0 {
 				size = g.shape()
 			}
 			a := g.layout(g.d, size, false)
@@ -95,6 +96,7 @@ func norm() row {
 var reduceRows = map[*kernel.Kernel]row{
 	kernel.Sum:  reduced(0, func(s, a, _ float64) (float64, float64) { return s + a, math.Abs(a) }, nil),
 	kernel.Max:  reduced(math.Inf(-1), func(s, a, _ float64) (float64, float64) { return math.Max(s, a), 0 }, nil),
+	kernel.Min:  reduced(math.Inf(1), func(s, a, _ float64) (float64, float64) { return math.Min(s, a), 0 }, nil),
 	kernel.Norm: norm(),
 	kernel.MSE:  reduced(0, func(s, a, b float64) (float64, float64) { return s + (a-b)*(a-b), 2 * (a*a + b*b) }, normal),
 	kernel.L1:   reduced(0, func(s, a, b float64) (float64, float64) { return s + math.Abs(a-b), math.Abs(a) + math.Abs(b) }, normal),
@@ -106,7 +108,49 @@ var reduceRows = map[*kernel.Kernel]row{
 	}, unit),
 }
 
+// drawGrouped draws parts of rows, of columns or of k, and their products.
+func drawGrouped(g *generator) {
+	s, groups := g.dims(3), 1+g.rng.Int64N(4)
+	divided := g.rng.Int64N(3)
+	limit, one := s[divided], [3]int64{1, 1, 1}
+	offs := empty(groups)
+	for i := range offs.v {
+		offs.v[i] = float64(g.rng.Int64N(limit + 1))
+	}
+	slices.Sort(offs.v)
+	offs.v[groups-1] = float64(limit)     // so that all is written
+	one[[]int{2, 1, 0}[divided]] = groups // b, a or c
+	g.i["divided"] = divided
+	g.given("offs", tensor.Int32, offs)
+	g.out("c", one[0], s[0], s[1])
+	g.in("a", normal, one[1], s[0], s[2])
+	g.in("b", normal, one[2], s[2], s[1])
+}
+
+func expectGrouped(c *calculation) {
+	y, a, b, start := c.t["c"], c.t["a"], c.t["b"], int64(0)
+	if c.i["divided"] == 2 {
+		y.clear()
+	}
+	for g := range c.t["offs"].size[0] {
+		from, to := [3]int64{}, [3]int64{y.size[1], y.size[2], a.size[2]}
+		end := int64(c.t["offs"].get(g))
+		from[c.i["divided"]], to[c.i["divided"]] = start, end
+		start = end
+		for m := from[0]; m < to[0]; m++ {
+			for n := from[1]; n < to[1]; n++ {
+				y.set(0, 0, min(g, y.size[0]-1), m, n)
+				for k := from[2]; k < to[2]; k++ {
+					v := a.get(min(g, a.size[0]-1), m, k) * b.get(min(g, b.size[0]-1), k, n)
+					y.add(v, math.Abs(v), min(g, y.size[0]-1), m, n)
+				}
+			}
+		}
+	}
+}
+
 var gemmRows = map[*kernel.Kernel]row{
+	kernel.GroupedGemm: {draw: drawGrouped, expect: expectGrouped, factor: sums},
 	kernel.Gemm: {
 		draw: func(g *generator) {
 			n, m, k, p := g.dim(4), g.dim(90), g.dim(200), g.dim(90)
