@@ -1,6 +1,8 @@
 package distributed
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
@@ -35,7 +37,7 @@ const (
 type sharding struct {
 	p *python.Interp
 	*program.FSDP
-	ranks     int64
+	ranks     int64                        // that divide the parameters: of HSDP those of a group
 	inference bool                         // the job runs under torch.inference_mode
 	meta      map[*python.Cell]*shardParam // parameters on the meta device
 	states    []*shardState                // in the order of Module.named_modules
@@ -48,10 +50,12 @@ type sharding struct {
 	local       bool          // gradients are not reduced: set_requires_gradient_sync(False)
 }
 
-// shardState is FSDPState: a module that fully_shard was called on.
+// shardState is FSDPState: a module that fully_shard was called on, or several.
 type shardState struct {
 	*sharding
-	module *python.Module
+	module *python.Module // the first of them
+	all    int            // how many there are
+	torun  map[*python.Module]bool
 	group  *shardGroup // nil if no parameters were left for it
 	phase  shardPhase
 }
@@ -63,13 +67,14 @@ type shardGroup struct {
 	params  []*shardParam
 	dtype   tensor.DType // of the parameters
 	phase   shardPhase
-	reshard int64 // as FSDP.Reshard
+	reshard int64 // as program.Unit.Reshard
 
-	unsharded bool
-	own       bool       // the only rank's, to be copied
-	regrouped bool       // divided over fewer ranks since the forward pass (SHARDED_POST_FORWARD)
-	result    *op.Tensor // of an all-gather, not copied from yet
-	indices   []int      // in sharding.order
+	unsharded  bool
+	own        bool       // the only rank's, to be copied
+	regrouped  bool       // divided over fewer ranks since the forward pass (SHARDED_POST_FORWARD)
+	result     *op.Tensor // of an all-gather, not copied from yet
+	indices    []int      // in sharding.order
+	replicated *op.Tensor // what the groups of ranks reduced last (_all_reduce_state), of HSDP
 }
 
 // shardParam is FSDPParam.
@@ -88,28 +93,33 @@ type shardParam struct {
 // the model, all of which lies in host memory before.
 func Shard(p *python.Interp, root *python.Module, j *program.Job) {
 	s := j.Parallel.FSDP
-	c := &sharding{p: p, FSDP: s, ranks: j.Parallel.Ranks, inference: j.Inference == "inference_mode", meta: map[*python.Cell]*shardParam{}}
-	for i, path := range s.Modules {
-		m, reshard := root, s.Reshard
-		if i == len(s.Modules)-1 && s.WholeLast {
-			reshard = 0
+	c := &sharding{p: p, FSDP: s, ranks: s.Shards, inference: j.Inference == "inference_mode", meta: map[*python.Cell]*shardParam{}}
+	for _, u := range s.Units {
+		var modules []*python.Module
+		for _, path := range u.Modules {
+			modules = append(modules, moduleAt(root, path))
 		}
-		for path != "" {
-			i := m.Step(path)
-			path = path[min(len(path), len(m.Class.Children[i].Path)+1):]
-			m = m.Children[i]
-		}
-		c.shard(m, reshard)
+		c.shard(modules, u.Reshard)
 	}
 	reshard := int64(0) // _lazy_init: the root's parameters are needed at once in the backward pass
 	if s.ReshardRoot && p.Env().Torch.Has(torchver.RootReshards) {
 		reshard = s.Reshard
 	}
-	c.shard(root, reshard)
+	c.shard([]*python.Module{root}, reshard)
 	if s.Meta {
 		c.toEmpty(root)
 	}
 	c.collectStates(root)
+}
+
+// moduleAt is the module at a path.
+func moduleAt(m *python.Module, path string) *python.Module {
+	for path != "" {
+		i := m.Step(path)
+		path = path[min(len(path), len(m.Class.Children[i].Path)+1):]
+		m = m.Children[i]
+	}
+	return m
 }
 
 // toEmpty is Module.to_empty of a model on the meta device whose parameters are divided:
@@ -134,7 +144,7 @@ func (c *sharding) toEmpty(m *python.Module) {
 
 // collectStates lists the states below m as Module.named_modules comes to them.
 func (c *sharding) collectStates(m *python.Module) {
-	if s := stateOf(m); s != nil {
+	if s := stateOf(m); s != nil && !slices.Contains(c.states, s) {
 		c.states = append(c.states, s)
 	}
 	for _, ch := range m.Registered {
@@ -144,8 +154,13 @@ func (c *sharding) collectStates(m *python.Module) {
 
 // stateOf returns the state of a module that fully_shard was called on, nil of others.
 func stateOf(m *python.Module) *shardState {
-	s, _ := m.Hooks.(*shardState)
-	return s
+	switch h := m.Hooks.(type) {
+	case *shardState:
+		return h
+	case *oneOfSeveral:
+		return h.shardState
+	}
+	return nil
 }
 
 // SetSync is set_requires_gradient_sync of a model, which need not be sharded.
@@ -168,19 +183,30 @@ func managed(m *python.Module, root bool, to []*python.Module) []*python.Module 
 	return append(to, m)
 }
 
-// shard is fully_shard of one module: parameters and buffers are moved to the
-// device, and the rows that are this rank's copied; the rest is freed when the call
-// returns, in the order of Module.named_parameters.
-func (c *sharding) shard(m *python.Module, reshard int64) {
+// shard is fully_shard of one module, or of several: parameters and buffers are moved to
+// the device, and the rows that are this rank's copied; the rest is freed when the call
+// returns, in the order of Module.named_parameters of each module (contract in
+// torch/distributed/_composable/contract.py, where those of the last one are those of a loop
+// variable, too).
+func (c *sharding) shard(of []*python.Module, reshard int64) {
+	m := of[0]
 	if stateOf(m) != nil {
 		return
 	}
 	p := c.p
 	outer := p.Push()
-	state := &shardState{sharding: c, module: m}
-	m.Hooks = state
+	state := &shardState{sharding: c, module: m, all: len(of), torun: map[*python.Module]bool{}}
 	g := &shardGroup{sharding: c, module: m, reshard: reshard}
-	modules := managed(m, true, nil)
+	var modules []*python.Module
+	for _, m := range of {
+		modules = managed(m, true, modules)
+	}
+	for _, m := range of {
+		m.Hooks = state
+		if len(of) > 1 {
+			m.Hooks = &oneOfSeveral{state, m, of}
+		}
+	}
 	seen := map[*python.Cell]bool{}
 	each := func(f func(c *python.Cell, grad bool)) {
 		for _, params := range []bool{true, false} {
@@ -228,12 +254,19 @@ func (c *sharding) shard(m *python.Module, reshard int64) {
 			p.Fail("FSDP expects uniform original parameter dtype, PyTorch says: %s and %s in one module that is sharded", g.dtype, d)
 		}
 	}
-	python.EachParameter(m, func(sub *python.Module, i int) {
-		if t := whole[sub.Params[i]]; t != nil {
-			p.Drop(t)
-			delete(whole, sub.Params[i])
+	last := len(of) - 1
+	for i := range of {
+		m := of[last]
+		if i < last {
+			m = of[last-1-i]
 		}
-	})
+		python.EachParameter(m, func(sub *python.Module, i int) {
+			if t := whole[sub.Params[i]]; t != nil {
+				p.Drop(t)
+				delete(whole, sub.Params[i])
+			}
+		})
+	}
 	if len(g.params) > 0 {
 		state.group = g
 	}

@@ -100,7 +100,8 @@ func (j *Job) parallelKeys(s *spec.Parallel) {
 		{"comm_hook", "ddp", s.Hook.At, s.Hook.Set && !s.DDP.Set},
 		{"zero", "ddp", s.ZeRO.At, s.ZeRO.Set && !s.DDP.Set},
 		{"parameters_as_bucket_view", "zero", s.Bucket.At, s.Bucket.Set && !s.ZeRO.Set},
-		{"modules", "fsdp", first(s.Modules).At, len(s.Modules) > 0 && !s.FSDP.Set},
+		{"modules", "fsdp", firstAt(s.Modules), len(s.Modules) > 0 && !s.FSDP.Set},
+		{"replicate", "fsdp", s.Replicate.At, s.Replicate.Set && !s.FSDP.Set},
 		{"reshard_after_forward", "fsdp", spanOf(s.Reshard), s.Reshard != nil && !s.FSDP.Set},
 		{"meta_device", "fsdp", s.Meta.At, s.Meta.Set && !s.FSDP.Set},
 		{"reshard_last", "fsdp", s.Last.At, s.Last.Set && !s.FSDP.Set},
@@ -121,11 +122,11 @@ func (j *Job) parallelKeys(s *spec.Parallel) {
 	}
 }
 
-func first(list []spec.String) spec.String {
+func firstAt(list spec.Units) spec.Span {
 	if len(list) == 0 {
-		return spec.String{}
+		return spec.Span{}
 	}
-	return list[0]
+	return list[0].Modules[0].At
 }
 
 func spanOf(v *spec.Value) spec.Span {
