@@ -58,7 +58,7 @@ type Parallel struct {
 type Unit struct {
 	At       Span     `yaml:"-"`
 	Together bool     `yaml:"-"` // one call takes all modules; then there are no patterns
-	Modules  []String `yaml:"modules" doc:"a path or pattern of modules that are sharded one by one, or a list of paths of modules that are gathered together"`
+	Modules  []String `yaml:"modules" doc:"a path, or a pattern of modules that are sharded one by one, or a list of paths of modules that are gathered together"`
 	Reshard  *Value   `yaml:"reshard_after_forward" doc:"that of these modules, in the place of that of parallel"`
 }
 
@@ -72,19 +72,15 @@ func (us *Units) unmarshal(d *decoder, v *Value) {
 		switch it.Kind {
 		case Map:
 			d.section(it, &u, "a unit of modules")
-			of := it.Get("modules")
-			if of == nil {
+			if it.Get("modules") == nil {
 				d.errs.Addf(it.Span, "a unit needs modules: a path or pattern, or a list of paths")
 				continue
 			}
-			u.Together = of.Kind == List
-		case List:
-			u.Together = true
-			fallthrough
 		default:
 			d.field(reflect.ValueOf(&u.Modules).Elem(), "", &Value{Str: "modules"}, it)
 		}
-		if len(u.Modules) > 0 {
+		u.Together = len(u.Modules) > 1
+		if u.Modules != nil {
 			*us = append(*us, u)
 		}
 	}

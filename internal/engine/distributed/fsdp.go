@@ -37,10 +37,11 @@ const (
 type sharding struct {
 	p *python.Interp
 	*program.FSDP
-	ranks     int64                        // that divide the parameters: of HSDP those of a group
-	inference bool                         // the job runs under torch.inference_mode
-	meta      map[*python.Cell]*shardParam // parameters on the meta device
-	states    []*shardState                // in the order of Module.named_modules
+	ranks     int64                             // that divide the parameters: of HSDP those of a group
+	inference bool                              // the job runs under torch.inference_mode
+	meta      map[*python.Cell]*shardParam      // parameters on the meta device
+	shared    map[*python.Cell][]*python.Module // which modules have a parameter
+	states    []*shardState                     // in the order of Module.named_modules
 
 	forwardRoot *shardState   // whose forward is under way
 	order       []*shardGroup // whose forwards have run since the last backward
@@ -93,7 +94,12 @@ type shardParam struct {
 // the model, all of which lies in host memory before.
 func Shard(p *python.Interp, root *python.Module, j *program.Job) {
 	s := j.Parallel.FSDP
-	c := &sharding{p: p, FSDP: s, ranks: s.Shards, inference: j.Inference == "inference_mode", meta: map[*python.Cell]*shardParam{}}
+	c := &sharding{p: p, FSDP: s, ranks: s.Shards, inference: j.Inference == "inference_mode", meta: map[*python.Cell]*shardParam{}, shared: map[*python.Cell][]*python.Module{}}
+	python.EachParameter(root, func(m *python.Module, i int) {
+		if x := m.Params[i]; !slices.Contains(c.shared[x], m) {
+			c.shared[x] = append(c.shared[x], m)
+		}
+	})
 	for _, u := range s.Units {
 		var modules []*python.Module
 		for _, path := range u.Modules {
@@ -226,9 +232,6 @@ func (c *sharding) shard(of []*python.Module, reshard int64) {
 		}
 	}
 	each(func(x *python.Cell, grad bool) {
-		if grad && (x.T != nil || c.meta[x] != nil) {
-			p.Fail("parameter %s is shared by modules that are sharded apart, which would no longer share it; that is not modelled", x.Decl.Name)
-		}
 		if !c.Meta {
 			p.Move(x, grad)
 		}
@@ -243,8 +246,11 @@ func (c *sharding) shard(of []*python.Module, reshard int64) {
 	whole := map[*python.Cell]*op.Tensor{}
 	for _, x := range g.params {
 		d := x.cell.Decl.DType
+		kept := c.untie(x.cell, modules)
 		if !c.Meta {
-			whole[x.cell] = x.cell.T
+			if !kept {
+				whole[x.cell] = x.cell.T
+			}
 			d = x.cell.T.DType
 			c.divide(x)
 		}
@@ -271,6 +277,29 @@ func (c *sharding) shard(of []*python.Module, reshard int64) {
 		state.group = g
 	}
 	p.Pop(outer)
+}
+
+// untie leaves a parameter that is about to be divided whole in modules that share it and are
+// not sharded with those that are given: there it is one of its own from now on, since only
+// these get the part (FSDPParam._setattr_on_modules). It reports whether there are such modules.
+func (c *sharding) untie(x *python.Cell, modules []*python.Module) bool {
+	var own *python.Cell
+	for _, m := range c.shared[x] {
+		if slices.Contains(modules, m) {
+			continue
+		}
+		if own == nil {
+			copied := *x
+			copied.Layer, own = m.Layer, &copied
+		}
+		for i := range m.Params {
+			if m.Params[i] == x {
+				m.Params[i] = own
+			}
+		}
+		c.shared[own] = append(c.shared[own], m)
+	}
+	return own != nil
 }
 
 // divide leaves a rank's part of a parameter (FSDPParam._init_sharded_param).

@@ -3,6 +3,7 @@ package techniques
 import (
 	"slices"
 
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
@@ -29,6 +30,7 @@ func (j *Job) fsdp(s *spec.Parallel) {
 	j.fsdpGoesWith(s)
 	j.checkNoSync(s)
 	j.units(s, f)
+	j.untied(f)
 	root := j.Job.Models[0].Root
 	root.Walk(func(path string, c *program.Class) {
 		if c.Forward != nil && c.Forward.Merged && slices.ContainsFunc(f.Units, func(u program.Unit) bool { return slices.Contains(u.Modules, path) }) {
@@ -55,8 +57,8 @@ func (j *Job) units(s *spec.Parallel, f *program.FSDP) {
 		patterns := program.Patterns{}
 		if len(s.Modules) == 0 {
 			patterns = program.Patterns{u.Modules[0].V} // of a preset, which may have no such module
-		} else if patterns = Patterns(j.Spec.Errs, u.Modules, "module", paths); len(patterns) < len(u.Modules) {
-			continue
+		} else if patterns = Patterns(j.Spec.Errs, u.Modules, "module", paths); j.Spec.Errs.Err() != nil {
+			continue // a pattern that fits nothing
 		}
 		reshard := f.Reshard
 		if u.Reshard != nil {
@@ -77,7 +79,7 @@ func (j *Job) units(s *spec.Parallel, f *program.FSDP) {
 			f.Units = append(f.Units, program.Unit{Modules: []string{at}, Reshard: reshard})
 		}
 	}
-	if j.Spec.Errs.Err() != nil { // a pattern that fits nothing
+	if j.Spec.Errs.Err() != nil {
 		panic(spec.Stop{})
 	}
 	if s.Ends.V {
@@ -86,6 +88,28 @@ func (j *Job) units(s *spec.Parallel, f *program.FSDP) {
 	f.Units = innerFirst(f.Units)
 	if n := len(f.Units); n > 0 && !s.Last.V {
 		f.Units[n-1].Reshard = 0
+	}
+}
+
+// untied says which parameters are shared by modules that are sharded apart: fully_shard gives
+// each its own.
+func (j *Job) untied(f *program.FSDP) {
+	unit := func(param string) int {
+		in, longest := -1, 0
+		for i, u := range f.Units {
+			for _, m := range u.Modules {
+				if program.Inside(param, m) && len(m) >= longest {
+					in, longest = i, len(m)
+				}
+			}
+		}
+		return in
+	}
+	for p := tiedParams(j.Job.Models[0].Root); len(p) > 1; p = p[2:] {
+		if unit(p[0]) != unit(p[1]) {
+			*j.Warnings = append(*j.Warnings, note.Untied.New("parallel.fsdp: %s and %s are one parameter, but their modules are sharded apart: fully_shard makes two of it, and they are trained apart", p[1], p[0]).Of("parallel.fsdp"))
+			return
+		}
 	}
 }
 
