@@ -97,9 +97,11 @@ func (s *shardState) PostForward(v python.Value) python.Value {
 		last, s.gathered, s.forwardRoot = s.gathered, nil, nil
 	}
 	if s.OutputDType != nil {
-		out := []python.Value{v}
+		before := v // the caller's, until it has what the hook returns
+		out := []python.Value{p.Hold(v)}
 		castAll(p, out, *s.OutputDType)
 		v = out[0]
+		defer p.LetGo(before)
 	}
 	p.Drop(last)
 	return v

@@ -2,6 +2,7 @@ package techniques
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/program"
@@ -136,8 +137,9 @@ func (j *Job) together(u spec.Unit, root *program.Class, taken map[string]bool) 
 	return out
 }
 
-// shardEmbeddings has the table of tokens and the output embedding sharded apart, unless they share
-// their weight (fsdp2_prepare_model in accelerate/utils/fsdp_utils.py).
+// shardEmbeddings has the table of tokens sharded apart, and the last norm together with the output
+// embedding, or, where they share a weight, with the table (fsdp2_prepare_model in
+// accelerate/utils/fsdp_utils.py).
 func (j *Job) shardEmbeddings(s *spec.Parallel, f *program.FSDP) {
 	m, pm := &j.Models[0], j.Job.Models[0]
 	if m.Type == "" || s.Last.Set {
@@ -155,19 +157,39 @@ func (j *Job) shardEmbeddings(s *spec.Parallel, f *program.FSDP) {
 			table = path
 		}
 	})
-	if tied := tiedModules(pm.Root); tied[table] || tied[head] {
-		return
-	}
-	for _, path := range []string{table, head} {
-		if path == "" || slices.ContainsFunc(f.Units, func(u program.Unit) bool { return slices.Contains(u.Modules, path) }) {
-			continue
+	apart := func(reshard int64, paths ...string) {
+		paths = slices.DeleteFunc(paths, func(path string) bool {
+			return path == "" || slices.ContainsFunc(f.Units, func(u program.Unit) bool { return slices.Contains(u.Modules, path) })
+		})
+		if len(paths) > 0 {
+			f.Units = append(f.Units, program.Unit{Modules: paths, Reshard: reshard})
 		}
-		u := program.Unit{Modules: []string{path}, Reshard: f.Reshard}
-		if path == head {
-			u.Reshard = 0
-		}
-		f.Units = append(f.Units, u)
 	}
+	last := head
+	if tied := tiedModules(pm.Root); tied[table] && tied[head] {
+		last = table
+	} else {
+		apart(f.Reshard, table)
+	}
+	apart(0, lastNorm(pm.Root, table), last)
+}
+
+// lastNorm is the last norm among the children of the module around layers and table, which
+// lies in the model itself (_find_final_norm); "": none.
+func lastNorm(root *program.Class, table string) string {
+	base, rest, _ := strings.Cut(table, ".")
+	i := root.Child(base)
+	if rest == "" || i < 0 {
+		return ""
+	}
+	norm := ""
+	c := root.Children[i].Class
+	for _, i := range c.Registered() {
+		if ch := &c.Children[i]; !strings.Contains(ch.Path, ".") && strings.Contains(ch.Class.Kind(), "Norm") {
+			norm = program.Join(base, ch.Path)
+		}
+	}
+	return norm
 }
 
 // reshard reads reshard_after_forward of so many ranks.
