@@ -58,10 +58,26 @@ func (s *script) fullyShard(model string) {
 		s.printf("sharding = dict(%s)", args)
 		args = "**sharding"
 	}
+	var held []string
+	for _, path := range f.Held {
+		held = append(held, s.modelName(model)+"."+s.path(path))
+	}
+	if held != nil {
+		s.printf("held = [%s]", strings.Join(held, ", "))
+	}
 	for i := 0; i < len(f.Units); {
 		i += s.unit(model, args, f.Units[i:])
 	}
 	s.printf("fully_shard(%s, %s)", s.modelName(model), args)
+	if held != nil {
+		s.line("for i in range(len(held)):")
+		s.indent++
+		s.line("held[i] = None")
+		s.indent--
+	}
+	for t := f.Tied; len(t) > 1; t = t[2:] {
+		s.printf("%s.%s = %s.%s", s.modelName(model), s.path(t[0]), s.modelName(model), s.path(t[1]))
+	}
 	switch {
 	case f.Meta && f.Offload:
 		s.printf("%s.to_empty(device=\"cpu\")", s.modelName(model))

@@ -18,6 +18,12 @@ type FSDP struct {
 	// ReshardRoot says that the call on the model itself has the argument, too.
 	ReshardRoot bool
 
+	// Held are parameters of which the script has the whole until all calls are done.
+	Held []string
+	// Tied are parameters that share a part again after the calls; each is followed by the one
+	// whose part it gets.
+	Tied []string
+
 	// Meta says that the model is on the meta device until it is divided.
 	Meta bool
 

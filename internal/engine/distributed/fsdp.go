@@ -2,6 +2,7 @@ package distributed
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/engine/python"
@@ -40,6 +41,8 @@ type sharding struct {
 	ranks     int64                             // that divide the parameters: of HSDP those of a group
 	inference bool                              // the job runs under torch.inference_mode
 	meta      map[*python.Cell]*shardParam      // parameters on the meta device
+	held      []*python.Cell                    // whose whole values live until all calls are done
+	whole     map[*python.Cell]*op.Tensor       // of these
 	shared    map[*python.Cell][]*python.Module // which modules have a parameter
 	states    []*shardState                     // in the order of Module.named_modules
 
@@ -47,6 +50,7 @@ type sharding struct {
 	order       []*shardGroup // whose forwards have run since the last backward
 	gathered    *op.Tensor    // an all-gather's output that was copied from, until the next one was
 	reduced     *op.Tensor    // a reduce-scatter's input, until the next one starts
+	replaced    []*op.Tensor  // parts that are no longer those of their parameters
 	queued      bool          // the final callback of this backward pass
 	local       bool          // gradients are not reduced: set_requires_gradient_sync(False)
 }
@@ -94,12 +98,15 @@ type shardParam struct {
 // the model, all of which lies in host memory before.
 func Shard(p *python.Interp, root *python.Module, j *program.Job) {
 	s := j.Parallel.FSDP
-	c := &sharding{p: p, FSDP: s, ranks: s.Shards, inference: j.Inference == "inference_mode", meta: map[*python.Cell]*shardParam{}, shared: map[*python.Cell][]*python.Module{}}
+	c := &sharding{p: p, FSDP: s, ranks: s.Shards, inference: j.Inference == "inference_mode", meta: map[*python.Cell]*shardParam{}, shared: map[*python.Cell][]*python.Module{}, whole: map[*python.Cell]*op.Tensor{}}
 	python.EachParameter(root, func(m *python.Module, i int) {
 		if x := m.Params[i]; !slices.Contains(c.shared[x], m) {
 			c.shared[x] = append(c.shared[x], m)
 		}
 	})
+	for _, path := range s.Held {
+		c.held = append(c.held, cellAt(root, path))
+	}
 	for _, u := range s.Units {
 		var modules []*python.Module
 		for _, path := range u.Modules {
@@ -112,8 +119,14 @@ func Shard(p *python.Interp, root *python.Module, j *program.Job) {
 		reshard = s.Reshard
 	}
 	c.shard([]*python.Module{root}, reshard)
+	for _, x := range c.held {
+		p.Drop(c.whole[x])
+	}
 	if s.Meta {
 		c.toEmpty(root)
+	}
+	for t := s.Tied; len(t) > 1; t = t[2:] {
+		c.tieAgain(root, t[0], t[1])
 	}
 	c.collectStates(root)
 }
@@ -126,6 +139,13 @@ func moduleAt(m *python.Module, path string) *python.Module {
 		m = m.Children[i]
 	}
 	return m
+}
+
+// cellAt is the parameter at a path.
+func cellAt(root *python.Module, path string) *python.Cell {
+	i := strings.LastIndexByte(path, '.')
+	m := moduleAt(root, path[:max(i, 0)])
+	return m.Params[slices.IndexFunc(m.Params, func(x *python.Cell) bool { return x.Decl.Name == path[i+1:] })]
 }
 
 // toEmpty is Module.to_empty of a model on the meta device whose parameters are divided:
@@ -248,7 +268,9 @@ func (c *sharding) shard(of []*python.Module, reshard int64) {
 		d := x.cell.Decl.DType
 		kept := c.untie(x.cell, modules)
 		if !c.Meta {
-			if !kept {
+			if slices.Contains(c.held, x.cell) {
+				c.whole[x.cell] = x.cell.T
+			} else if !kept {
 				whole[x.cell] = x.cell.T
 			}
 			d = x.cell.T.DType
@@ -277,6 +299,14 @@ func (c *sharding) shard(of []*python.Module, reshard int64) {
 		state.group = g
 	}
 	p.Pop(outer)
+}
+
+// tieAgain gives a parameter the part of another one. Its own part lives until the first forward
+// pass (FSDPParam.reset_sharded_param).
+func (c *sharding) tieAgain(root *python.Module, param, source string) {
+	x, from := cellAt(root, param), cellAt(root, source)
+	c.replaced = append(c.replaced, x.T)
+	x.T = from.T
 }
 
 // untie leaves a parameter that is about to be divided whole in modules that share it and are

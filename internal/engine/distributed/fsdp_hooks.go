@@ -18,6 +18,8 @@ func (s *shardState) PreForward(args []python.Value, _ []string) []python.Value 
 	s.phase = shardForward
 	if s.forwardRoot == nil {
 		s.forwardRoot = s
+		p.Drop(s.replaced...)
+		s.replaced = nil
 	}
 	out := p.HoldAll(args)
 	if s.ParamDType != nil && !s.KeepInputs {

@@ -31,7 +31,7 @@ func (j *Job) fsdp(s *spec.Parallel) {
 	j.fsdpGoesWith(s)
 	j.checkNoSync(s)
 	j.units(s, f)
-	j.untied(f)
+	j.untied(s, f)
 	root := j.Job.Models[0].Root
 	root.Walk(func(path string, c *program.Class) {
 		if c.Forward != nil && c.Forward.Merged && slices.ContainsFunc(f.Units, func(u program.Unit) bool { return slices.Contains(u.Modules, path) }) {
@@ -85,6 +85,8 @@ func (j *Job) units(s *spec.Parallel, f *program.FSDP) {
 	}
 	if s.Ends.V {
 		j.shardEmbeddings(s, f)
+	} else if s.Efficient.V {
+		j.fail(s.Efficient.At, "cpu_ram_efficient_loading is accelerate's: it is for shard_embeddings: true")
 	}
 	f.Units = innerFirst(f.Units)
 	if n := len(f.Units); n > 0 && !s.Last.V {
@@ -94,7 +96,7 @@ func (j *Job) units(s *spec.Parallel, f *program.FSDP) {
 
 // untied says which parameters are shared by modules that are sharded apart: fully_shard gives
 // each its own.
-func (j *Job) untied(f *program.FSDP) {
+func (j *Job) untied(s *spec.Parallel, f *program.FSDP) {
 	unit := func(param string) int {
 		in, longest := -1, 0
 		for i, u := range f.Units {
@@ -107,7 +109,11 @@ func (j *Job) untied(f *program.FSDP) {
 		return in
 	}
 	for p := tiedParams(j.Job.Models[0].Root); len(p) > 1; p = p[2:] {
-		if unit(p[0]) != unit(p[1]) {
+		switch {
+		case unit(p[0]) == unit(p[1]):
+		case s.Efficient.V:
+			f.Tied = append(f.Tied, p[0], p[1])
+		default:
 			*j.Warnings = append(*j.Warnings, note.Untied.New("parallel.fsdp: %s and %s are one parameter, but their modules are sharded apart: fully_shard makes two of it, and they are trained apart", p[1], p[0]).Of("parallel.fsdp"))
 			return
 		}
@@ -170,6 +176,11 @@ func (j *Job) shardEmbeddings(s *spec.Parallel, f *program.FSDP) {
 		last = table
 	} else {
 		apart(f.Reshard, table)
+		for _, path := range []string{table, head} { // its variables input_weight and output_weight
+			if path != "" {
+				f.Held = append(f.Held, program.Join(path, "weight"))
+			}
+		}
 	}
 	apart(0, lastNorm(pm.Root, table), last)
 }

@@ -106,6 +106,7 @@ func (j *Job) parallelKeys(s *spec.Parallel) {
 		{"meta_device", "fsdp", s.Meta.At, s.Meta.Set && !s.FSDP.Set},
 		{"reshard_last", "fsdp", s.Last.At, s.Last.Set && !s.FSDP.Set},
 		{"shard_embeddings", "fsdp", s.Ends.At, s.Ends.Set && !s.FSDP.Set},
+		{"cpu_ram_efficient_loading", "fsdp", s.Efficient.At, s.Efficient.Set && !s.FSDP.Set},
 		{"param_dtype", "fsdp", s.Param.At, s.Param.Set && !s.FSDP.Set},
 		{"reduce_dtype", "fsdp", s.Reduce.At, s.Reduce.Set && !s.FSDP.Set},
 		{"output_dtype", "fsdp", s.Output.At, s.Output.Set && !s.FSDP.Set},
