@@ -92,6 +92,9 @@ func (p *Parallel) IsDeepSpeed() bool {
 	return p != nil && p.Engine
 }
 
+// AsAccelerate reports whether FSDP2 is that of accelerate.
+func (p *Parallel) AsAccelerate() bool { return p != nil && p.FSDP.Set && p.Ends.V }
+
 // DeepSpeedRanks is the number of processes with DeepSpeed's engine, 0 if there is none.
 func (p *Parallel) DeepSpeedRanks() int64 {
 	if p == nil || p.DeepSpeed == nil || p.DeepSpeed.Kind != Int {
