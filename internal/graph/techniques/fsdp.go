@@ -196,11 +196,16 @@ func lastNorm(root *program.Class, table string) string {
 	norm := ""
 	c := root.Children[i].Class
 	for _, i := range c.Registered() {
-		if ch := &c.Children[i]; !strings.Contains(ch.Path, ".") && strings.Contains(ch.Class.Kind(), "Norm") {
+		if ch := &c.Children[i]; !strings.Contains(ch.Path, ".") && isNorm(ch.Class) {
 			norm = program.Join(base, ch.Path)
 		}
 	}
 	return norm
+}
+
+// isNorm reports whether a module has a weight for each feature and no other module in it, as norms have.
+func isNorm(c *program.Class) bool {
+	return len(c.Params) > 0 && len(c.Children) == 0 && !slices.ContainsFunc(c.Params, func(p program.Param) bool { return len(p.Size) != 1 })
 }
 
 // reshard reads reshard_after_forward of so many ranks.
