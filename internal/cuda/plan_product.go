@@ -75,10 +75,9 @@ func groupedGemm(c *kernel.Call, g gpu) ([]launch, error) {
 	default:
 		whole = whole && !alongK(a, 2) && !alongK(b, 1)
 	}
-	t := gemmTiles[2]
-	function := "grouped_any"
+	t, function := anyTile, "grouped_any"
 	if whole {
-		t, function = gemmTiles[1], "grouped_64"
+		t, function = smallTile, "grouped_64"
 	}
 	down, across, times := tensor.DivUp(rows, t.rows), tensor.DivUp(cols, t.cols), int64(1)
 	switch divided {

@@ -40,7 +40,7 @@ var (
 	gemmTiles = []tile{
 		{"gemm_256", 128, 256, true, 0.9, 0, false, 96, 0},
 		{"gemm_128", 128, 128, true, 0.8, 0.6, false, 32, 0},
-		{"gemm_64", 64, 64, true, 0.6, 0.35, false, 32, 0},
+		smallTile,
 		anyTile,
 	}
 	// In half precision, since compute capability 8.0.
@@ -50,8 +50,9 @@ var (
 		{"gemm_staged_64", 64, 64, true, 0, 0.4, true, 32, 3 * (64 + 64) * 64 * 2},
 		anyTile,
 	}
-	anyTile  = tile{"gemm_any", 64, 128, false, 0.5, 0.15, false, 32, 0}
-	convTile = tile{"", 64, 128, false, 0.5, 0.15, false, 32, 0}
+	smallTile = tile{"gemm_64", 64, 64, true, 0.6, 0.35, false, 32, 0}
+	anyTile   = tile{"gemm_any", 64, 128, false, 0.5, 0.15, false, 32, 0}
+	convTile  = tile{"", 64, 128, false, 0.5, 0.15, false, 32, 0}
 )
 
 // tiles are those of matrices.

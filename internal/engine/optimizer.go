@@ -42,15 +42,15 @@ func (j *job) makeOptimizers() {
 		}
 		s := stepper{groups: make([][]int, max(len(o.Groups), 1))}
 		var cells []*python.Cell
-		seen := map[*python.Cell]bool{}
+		seen := map[*op.Tensor]bool{} // FSDP may have several cells of one
 		for _, name := range o.Models {
 			root := j.models[name]
 			python.EachParameter(root, func(m *python.Module, k int) {
 				c := m.Params[k]
-				if seen[c] { // its first name counts, as in Module.named_parameters
+				if seen[c.T] { // its first name counts, as in Module.named_parameters
 					return
 				}
-				seen[c] = true
+				seen[c.T] = true
 				g := o.Group(m.ParameterPath(root, k))
 				if g < 0 || c.Frozen {
 					return

@@ -2,6 +2,7 @@ package exporttorch
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/program"
@@ -30,7 +31,7 @@ func (s *script) fullyShard(model string) {
 	}
 	args := "mesh=mesh"
 	switch f.Reshard {
-	case s.job.Parallel.Ranks: // the default of all but the model itself
+	case f.Shards: // the default of all but the model itself
 		if f.ReshardRoot {
 			args += ", reshard_after_forward=True"
 		}
@@ -48,29 +49,35 @@ func (s *script) fullyShard(model string) {
 	if len(s.job.Models[0].Frozen) > 0 {
 		s.line("del p  # it would keep a whole parameter")
 	}
-	s.printf("mesh = init_device_mesh(\"cuda\", (%d,))", s.job.Parallel.Ranks)
-	if args != "mesh=mesh" || f.WholeLast {
+	if f.Replicas > 1 {
+		s.printf("mesh = init_device_mesh(\"cuda\", (%d, %d), mesh_dim_names=(\"replicate\", \"shard\"))", f.Replicas, f.Shards)
+	} else {
+		s.printf("mesh = init_device_mesh(\"cuda\", (%d,))", f.Shards)
+	}
+	if args != "mesh=mesh" || slices.ContainsFunc(f.Units, func(u program.Unit) bool { return u.Reshard != f.Reshard }) {
 		s.printf("sharding = dict(%s)", args)
 		args = "**sharding"
 	}
-	modules := make([]string, len(f.Modules))
-	for i, m := range f.Modules {
-		modules[i] = `"` + s.path(m) + `"`
+	var held []string
+	for _, path := range f.Held {
+		held = append(held, s.modelName(model)+"."+s.path(path))
 	}
-	last := len(modules)
-	if f.WholeLast {
-		last = max(last-1, 0)
+	if held != nil {
+		s.printf("held = [%s]", strings.Join(held, ", "))
 	}
-	if last > 0 {
-		s.printf("for name in [%s]:", strings.Join(modules[:last], ", "))
-		s.indent++
-		s.printf("fully_shard(%s.get_submodule(name), %s)", s.modelName(model), args)
-		s.indent--
-	}
-	for _, m := range modules[last:] {
-		s.printf("fully_shard(%s.get_submodule(%s), **dict(sharding, reshard_after_forward=False))", s.modelName(model), m)
+	for i := 0; i < len(f.Units); {
+		i += s.unit(model, args, f.Units[i:])
 	}
 	s.printf("fully_shard(%s, %s)", s.modelName(model), args)
+	if held != nil {
+		s.line("for i in range(len(held)):")
+		s.indent++
+		s.line("held[i] = None")
+		s.indent--
+	}
+	for t := f.Tied; len(t) > 1; t = t[2:] {
+		s.printf("%s.%s = %s.%s", s.modelName(model), s.path(t[0]), s.modelName(model), s.path(t[1]))
+	}
 	switch {
 	case f.Meta && f.Offload:
 		s.printf("%s.to_empty(device=\"cpu\")", s.modelName(model))
@@ -83,6 +90,45 @@ func (s *script) fullyShard(model string) {
 	case f.Meta:
 		s.printf("%s.to_empty(device=device)", s.modelName(model))
 	}
+}
+
+// unit prints the first of some calls of fully_shard, with those after it that are like it, and
+// returns how many it printed.
+func (s *script) unit(model, args string, units []program.Unit) int {
+	f := s.job.Parallel.FSDP
+	u := units[0]
+	alike := func(x program.Unit) bool { return len(x.Modules) == 1 && x.Reshard == u.Reshard }
+	n := 1
+	for n < len(units) && alike(u) && alike(units[n]) {
+		n++
+	}
+	var modules []string
+	for _, x := range units[:n] {
+		for _, m := range x.Modules {
+			modules = append(modules, `"`+s.path(m)+`"`)
+		}
+	}
+	switch {
+	case u.Reshard == f.Reshard:
+	case u.Reshard == 0:
+		args = "**dict(sharding, reshard_after_forward=False)"
+	case u.Reshard == f.Shards:
+		args = "**dict(sharding, reshard_after_forward=True)"
+	default:
+		args = fmt.Sprintf("**dict(sharding, reshard_after_forward=%d)", u.Reshard)
+	}
+	switch name := s.modelName(model); {
+	case len(u.Modules) > 1:
+		s.printf("fully_shard([%s.get_submodule(name) for name in [%s]], %s)", name, strings.Join(modules, ", "), args)
+	case n == 1 && u.Reshard != f.Reshard:
+		s.printf("fully_shard(%s.get_submodule(%s), %s)", name, modules[0], args)
+	default:
+		s.printf("for name in [%s]:", strings.Join(modules, ", "))
+		s.indent++
+		s.printf("fully_shard(%s.get_submodule(name), %s)", name, args)
+		s.indent--
+	}
+	return n
 }
 
 // mixedPrecision prints the MixedPrecisionPolicy; "" if it is the default.

@@ -60,7 +60,9 @@ func (s *script) loaded(m *program.Model) {
 		if a := m.Adapters; a != nil && a.OnHost {
 			s.addAdapters(m)
 		}
-		s.printf("%s.to(device)", name)
+		if s.job.Parallel.FSDP == nil { // fully_shard moves what it takes
+			s.printf("%s.to(device)", name)
+		}
 	}
 }
 

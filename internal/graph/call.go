@@ -215,7 +215,7 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []value.Value
 	el.job.DType = el.moduleType(e, sc)
 	defer func() { el.path, el.job.DType = outer, dtype }()
 	apart := el.shardedApart(outer, el.path)
-	if apart {
+	if apart.first {
 		ins = el.castInputs(ins)
 	}
 	switch {
@@ -240,7 +240,7 @@ func (f *fn) callModule(e *spec.Entry, sc *scope, path string, ins []value.Value
 		el.errs.Unknown(e.Head.At, "layer", e.Head.V, nil)
 		panic(spec.Stop{})
 	}
-	if apart {
+	if apart.last {
 		rets = el.castResults(rets)
 	}
 	idx, ok := f.u.children[path]

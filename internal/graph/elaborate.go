@@ -36,28 +36,29 @@ type elaborator struct {
 	optimDefs  []*spec.OptimizerDef // of the job's optimizers
 	names      map[string]int
 	ms         []*model
-	over       bool                  // something is too large to be elaborated
-	bad        map[inFile]bool       // entries with mistakes
-	badBlocks  map[*spec.Block]bool  // with mistakes outside of their entries
-	badOptim   bool                  // an optimizer is not known
-	lostInputs []string              // of a batch, with mistakes
-	noLoss     bool                  // the loss is missing, which was reported
-	kept       *[]program.Kept       // that the statements under way declare
-	inEval     *program.Eval         // the evaluation under way
-	otherSize  *ofSize               // of its batches; nil: all are of one size
-	inLast     bool                  // its last batch is under way
-	modes      map[string]mode       // of models that statements put into one
-	evalMode   bool                  // the model under way is in eval mode while the job trains
-	first      *unit                 // of the statements before the loop; nil: there are none
-	carried    []carried             // the names that they bind
-	shrunk     *techniques.Shrinking // of the model under way
-	path       string                // of the module under way, in its model
-	gpus       *spec.Parallel        // how the job is spread over several GPUs; nil: it is not
-	loaded     *hf.Weights           // of the model under way; nil: they are not read from a checkpoint
-	tied       map[string][]string   // modules of the model under way that share parameters, by path
-	gathered   *tensor.DType         // in which FSDP gathers the parameters of the model under way; nil: in their own
-	apart      bool                  // module.Env.Apart
-	plan       []spec.Planned        // of parallelize_module
+	over       bool                    // something is too large to be elaborated
+	bad        map[inFile]bool         // entries with mistakes
+	badBlocks  map[*spec.Block]bool    // with mistakes outside of their entries
+	badOptim   bool                    // an optimizer is not known
+	lostInputs []string                // of a batch, with mistakes
+	noLoss     bool                    // the loss is missing, which was reported
+	kept       *[]program.Kept         // that the statements under way declare
+	inEval     *program.Eval           // the evaluation under way
+	otherSize  *ofSize                 // of its batches; nil: all are of one size
+	inLast     bool                    // its last batch is under way
+	modes      map[string]mode         // of models that statements put into one
+	evalMode   bool                    // the model under way is in eval mode while the job trains
+	first      *unit                   // of the statements before the loop; nil: there are none
+	carried    []carried               // the names that they bind
+	shrunk     *techniques.Shrinking   // of the model under way
+	path       string                  // of the module under way, in its model
+	gpus       *spec.Parallel          // how the job is spread over several GPUs; nil: it is not
+	loaded     *hf.Weights             // of the model under way; nil: they are not read from a checkpoint
+	tied       map[string][]string     // modules of the model under way that share parameters, by path
+	torun      map[int]map[string]bool // of units of FSDP with several modules, which are still to run in the call under way
+	gathered   *tensor.DType           // in which FSDP gathers the parameters of the model under way; nil: in their own
+	apart      bool                    // module.Env.Apart
+	plan       []spec.Planned          // of parallelize_module
 }
 
 // ofSize is what the elaborator knows of batches of a size.

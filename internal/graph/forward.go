@@ -108,7 +108,7 @@ func (el *elaborator) model(m *model, ins []value.Value, at spec.Span) []value.V
 	if el.loaded = m.loaded; m.loaded != nil {
 		el.job.DType = m.loaded.Trained("")
 	}
-	el.gathered = el.gathers(m)
+	el.gathered, el.torun = el.gathers(m), nil
 	ins = el.castInputs(ins)
 	done := false
 	defer func() {

@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/graph/module"
 	"github.com/memplan/memplan/internal/graph/value"
 	"github.com/memplan/memplan/internal/program"
@@ -31,30 +33,53 @@ func (el *elaborator) env() *module.Env {
 	return &module.Env{Shapes: el.shapes, DType: el.job.DType, Gathered: el.gathered, Notes: &el.warnings, Apart: el.apart}
 }
 
+// calledApart is a call of a module that fully_shard is called on, by itself or with others.
+type calledApart struct {
+	first, last bool // of the modules that one call of fully_shard takes, the first and the last one that runs
+}
+
 // shardedApart reports whether fully_shard is called on the module at a path, which
 // is in another one: it is the outermost that a pattern fits.
-func (el *elaborator) shardedApart(outer, path string) bool {
+func (el *elaborator) shardedApart(outer, path string) calledApart {
 	s := el.gpus
 	if s == nil || !s.FSDP.Set || len(el.ms) != 1 {
-		return false
+		return calledApart{}
 	}
-	patterns := el.ms[0].checkpointed()
-	if len(s.Modules) > 0 {
-		patterns = nil
-		for _, m := range s.Modules {
-			patterns = append(patterns, m.V)
-		}
-	}
-	for _, q := range patterns {
-		if program.CheckPattern(q) != nil {
-			continue
-		}
+	apart := func(q string) bool {
 		one := program.Patterns{q}
-		if (outer == "" || !one.Cover(outer)) && one.Cover(path) {
-			return true
+		return program.CheckPattern(q) == nil && (outer == "" || !one.Cover(outer)) && one.Cover(path)
+	}
+	if len(s.Modules) == 0 {
+		is := slices.ContainsFunc(el.ms[0].checkpointed(), apart)
+		return calledApart{is, is}
+	}
+	for i, u := range s.Modules {
+		switch {
+		case !slices.ContainsFunc(u.Modules, func(m spec.String) bool { return u.Together && m.V == path || !u.Together && apart(m.V) }):
+		case u.Together:
+			return el.oneOfSeveral(i, path)
+		default:
+			return calledApart{true, true}
 		}
 	}
-	return false
+	return calledApart{}
+}
+
+// oneOfSeveral says which of the modules of a unit that are called one after the other the one
+// at a path is (_register_group_forward_hooks).
+func (el *elaborator) oneOfSeveral(unit int, path string) calledApart {
+	if el.torun == nil {
+		el.torun = map[int]map[string]bool{}
+	}
+	first := len(el.torun[unit]) == 0
+	if first {
+		el.torun[unit] = map[string]bool{}
+		for _, m := range el.gpus.Modules[unit].Modules {
+			el.torun[unit][m.V] = true
+		}
+	}
+	delete(el.torun[unit], path)
+	return calledApart{first, len(el.torun[unit]) == 0}
 }
 
 // castInputs converts what goes into a module that fully_shard is called on

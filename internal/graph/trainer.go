@@ -104,6 +104,9 @@ func (el *building) transformersLoop(given map[string]any) {
 	if given["deepspeed"] = el.spec.Parallel.IsDeepSpeed(); el.spec.Parallel.IsDeepSpeed() {
 		given["bf16"], given["fp16"] = false, false // no autocast
 	}
+	if el.spec.Parallel.AsAccelerate() {
+		given["bf16"] = false
+	}
 	given["empties_cache"] = t.EmptyCache.V
 	given["log_every"], given["eval_every"] = t.LogEvery, t.EvalEvery
 	given["label"] = nil

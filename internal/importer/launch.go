@@ -140,10 +140,10 @@ func fsdpKey(conf *spec.Value, name string) *spec.Value {
 var fsdpFormat = &Format{
 	Name: "fsdp_config", Title: "fsdp_config",
 	Keys: slices.Concat(
-		table(reads, "`parallel`", "version offload_params reshard_after_forward sharding_strategy mixed_precision_policy"),
+		table(reads, "`parallel`", "version offload_params reshard_after_forward sharding_strategy mixed_precision_policy cpu_ram_efficient_loading"),
 		table(none, "the layers of the model are sharded one by one, as presets name them", "transformer_layer_cls_to_wrap auto_wrap_policy transformer_cls_names_to_wrap"),
 		table(none, "how checkpoints are written", "state_dict_type final_state_dict_type save_state_dict_type"),
-		table(none, "host memory and time of the load", "sync_module_states cpu_ram_efficient_loading limit_all_gathers use_orig_params"),
+		table(none, "host memory and time of the load", "sync_module_states limit_all_gathers use_orig_params"),
 		table(asks, "FSDP1's prefetching; FSDP2 prefetches as it does by default", "backward_prefetch forward_prefetch backward_prefetch_policy"),
 		table(reads, "`trainer.hf.gradient_checkpointing`", "activation_checkpointing"),
 		table(asks, "wrapping by size", "min_num_params"),
@@ -183,6 +183,12 @@ func (f *file) sharded(j *job, conf *spec.Value) {
 	}
 	if version != nil && version.Str == "2" && j.format != axolotl { // which has a fsdp2_prepare_model of its own
 		j.put("parallel.shard_embeddings", "true", nil).why = "as accelerate 1.14 does it"
+		if v := fsdpKey(conf, "cpu_ram_efficient_loading"); given(v) {
+			j.out.put("parallel.cpu_ram_efficient_loading", "true", f.from(v))
+		}
+		if v := fsdpKey(conf, "activation_checkpointing"); given(v) {
+			f.doubt(j, v, "activation_checkpointing: accelerate 1.14 checkpoints each module of a layer by itself with FSDP2; planned with one checkpoint for each layer, which takes less")
+		}
 	}
 	types := map[string]string{"bf16": "bfloat16", "fp16": "float16"}
 	mixed := ""

@@ -6,15 +6,23 @@ import "github.com/memplan/memplan/internal/tensor"
 // called on some modules of the model and then on the model itself. A rank keeps a
 // part of each parameter; a module's are gathered while it runs.
 type FSDP struct {
-	Modules []string // paths, in the order of the calls: inner ones first
+	Units []Unit // in the order of the calls: inner ones first
+
+	// Replicas is how many groups of ranks there are of which each has all parameters
+	// (HSDP); 1: all ranks are one group. Shards is the number of ranks of a group.
+	Replicas, Shards int64
 
 	// Reshard is reshard_after_forward: over how many ranks the parameters of a
 	// module are divided when its forward has run. 0: they stay whole.
 	Reshard int64
 	// ReshardRoot says that the call on the model itself has the argument, too.
 	ReshardRoot bool
-	// WholeLast says that the parameters of the last of Modules stay whole.
-	WholeLast bool
+
+	// Held are parameters of which the script has the whole until all calls are done.
+	Held []string
+	// Tied are parameters that share a part again after the calls; each is followed by the one
+	// whose part it gets.
+	Tied []string
 
 	// Meta says that the model is on the meta device until it is divided.
 	Meta bool
@@ -25,4 +33,10 @@ type FSDP struct {
 
 	Offload bool // CPUOffloadPolicy
 	Pinned  bool // its pin_memory
+}
+
+// Unit is what one call of fully_shard takes.
+type Unit struct {
+	Modules []string // paths; of several, the first that runs gathers the parameters of all
+	Reshard int64    // as FSDP.Reshard
 }

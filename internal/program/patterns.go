@@ -96,6 +96,11 @@ func Join(module, attr string) string {
 	return module + "." + attr
 }
 
+// Inside reports whether a path lies in that of a module, other than by being it.
+func Inside(path, module string) bool {
+	return path != module && (module == "" || strings.HasPrefix(path, module+"."))
+}
+
 // ModulePaths lists the paths of all modules below c, the lists that hold some
 // of them included, each before what it holds.
 func (c *Class) ModulePaths() []string {

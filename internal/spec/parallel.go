@@ -23,18 +23,20 @@ type Parallel struct {
 	Hook      String  `yaml:"comm_hook" enum:"fp16_compress_hook|bf16_compress_hook" words:"fp16: fp16_compress_hook|float16: fp16_compress_hook|bf16: bf16_compress_hook|bfloat16: bf16_compress_hook" of:"ddp" doc:"of ddp: gradients are reduced in 16 bits"`
 	NoSync    Boolean `yaml:"no_sync" default:"false" of:"ddp fsdp" doc:"with grad_accumulation, gradients are reduced after the last microbatch only"`
 
-	FSDP    Integer  `yaml:"fsdp" min:"1" max:"131072" doc:"processes, one on each GPU, which share the parameters of the model, their gradients and optimizer state: FSDP2, torch.distributed.fsdp.fully_shard of some modules and of the model"`
-	Modules []String `yaml:"modules" of:"fsdp" doc:"of fsdp: paths or patterns of modules to which fully_shard is applied one by one, such as blocks.*; by default those that a preset names for checkpoints"`
-	Reshard *Value   `yaml:"reshard_after_forward" of:"fsdp" doc:"of fsdp: true, false, or over how many processes the parameters of a module are divided between its forward and its backward pass"`
-	Last    Boolean  `yaml:"reshard_last" default:"true" of:"fsdp" doc:"of fsdp: false: the last of modules keeps its parameters from its forward to its backward pass, as torchtitan has it; with reshard_last given, the model itself is wrapped without reshard_after_forward"`
-	Ends    Boolean  `yaml:"shard_embeddings" default:"false" of:"fsdp" doc:"of fsdp: true: the table of tokens is sharded apart, and so is the output embedding, which keeps its parameters from its forward to its backward pass; tied ones and the last norm are the model's, which is wrapped without reshard_after_forward. So accelerate 1.14 has models of transformers, but that it takes the last norm together with the output embedding"`
-	Meta    Boolean  `yaml:"meta_device" default:"false" of:"fsdp" doc:"of fsdp: the model is made on the meta device, and to_empty allocates the parts of a rank after fully_shard"`
-	Param   String   `yaml:"param_dtype" of:"fsdp" doc:"of fsdp: type in which parameters are gathered and computed with"`
-	Reduce  String   `yaml:"reduce_dtype" of:"fsdp" doc:"of fsdp: type in which gradients are reduced"`
-	Output  String   `yaml:"output_dtype" of:"fsdp" doc:"of fsdp: type of the results of modules that are sharded"`
-	Cast    Boolean  `yaml:"cast_forward_inputs" default:"true" of:"fsdp" doc:"of fsdp: arguments of modules that are sharded are converted to param_dtype"`
-	Offload Boolean  `yaml:"cpu_offload" default:"false" of:"fsdp" doc:"of fsdp: CPUOffloadPolicy; parameters, gradients and the optimizer are in host memory"`
-	Pin     Boolean  `yaml:"pin_memory" default:"true" of:"fsdp" doc:"of fsdp: with cpu_offload, in page-locked memory"`
+	FSDP      Integer `yaml:"fsdp" min:"1" max:"131072" doc:"processes, one on each GPU, which share the parameters of the model, their gradients and optimizer state: FSDP2, torch.distributed.fsdp.fully_shard of some modules and of the model"`
+	Replicate Integer `yaml:"replicate" min:"1" max:"131072" default:"1" of:"fsdp" doc:"of fsdp: HSDP: so many groups of processes have all parameters, divided among the processes of a group; gradients are reduced within the groups and then between them"`
+	Modules   Units   `yaml:"modules" of:"fsdp" doc:"of fsdp: to which modules fully_shard is applied, in this order but inner ones first: paths or patterns, such as blocks.*, for each module by itself; lists of paths, whose modules are gathered together; or mappings with options of these. By default the modules that a preset names for checkpoints"`
+	Reshard   *Value  `yaml:"reshard_after_forward" of:"fsdp" doc:"of fsdp: true, false, or over how many processes the parameters of a module are divided between its forward and its backward pass"`
+	Last      Boolean `yaml:"reshard_last" default:"true" of:"fsdp" doc:"of fsdp: false: the last of modules keeps its parameters from its forward to its backward pass, as torchtitan has it; with reshard_last given, the model itself is wrapped without reshard_after_forward"`
+	Ends      Boolean `yaml:"shard_embeddings" default:"false" of:"fsdp" doc:"of fsdp: true: as accelerate 1.14 has models of transformers: the table of tokens is sharded apart, and the last norm together with the output embedding, which keep their parameters from their forward to their backward pass; where both embeddings share a weight, the last norm together with the table, and the output embedding has a weight of its own from then on. The model itself is wrapped without reshard_after_forward"`
+	Efficient Boolean `yaml:"cpu_ram_efficient_loading" default:"false" of:"fsdp" doc:"of fsdp: with shard_embeddings, accelerate's: after fully_shard the embeddings share a weight again, which both gather. The load itself is planned as without it"`
+	Meta      Boolean `yaml:"meta_device" default:"false" of:"fsdp" doc:"of fsdp: the model is made on the meta device, and to_empty allocates the parts of a rank after fully_shard"`
+	Param     String  `yaml:"param_dtype" of:"fsdp" doc:"of fsdp: type in which parameters are gathered and computed with"`
+	Reduce    String  `yaml:"reduce_dtype" of:"fsdp" doc:"of fsdp: type in which gradients are reduced"`
+	Output    String  `yaml:"output_dtype" of:"fsdp" doc:"of fsdp: type of the results of modules that are sharded"`
+	Cast      Boolean `yaml:"cast_forward_inputs" default:"true" of:"fsdp" doc:"of fsdp: arguments of modules that are sharded are converted to param_dtype"`
+	Offload   Boolean `yaml:"cpu_offload" default:"false" of:"fsdp" doc:"of fsdp: CPUOffloadPolicy; parameters, gradients and the optimizer are in host memory"`
+	Pin       Boolean `yaml:"pin_memory" default:"true" of:"fsdp" doc:"of fsdp: with cpu_offload, in page-locked memory"`
 
 	ZeRO   Integer `yaml:"zero" min:"1" of:"ddp" doc:"of ddp: 1, the stage of ZeRO: each process steps some of the parameters and has their optimizer state alone (torch.distributed.optim.ZeroRedundancyOptimizer)"`
 	Bucket Boolean `yaml:"parameters_as_bucket_view" default:"false" of:"ddp" doc:"of zero: the parameters that a process steps are views of one tensor"`
@@ -53,10 +55,46 @@ type Parallel struct {
 	Context  Integer `yaml:"context" min:"1" doc:"context-parallel ranks" later:"context parallelism" modelled:"1"`
 }
 
+// Unit are modules that fully_shard is called on: each that patterns fit by itself, or
+// several in one call.
+type Unit struct {
+	At       Span     `yaml:"-"`
+	Together bool     `yaml:"-"` // one call takes all modules; then there are no patterns
+	Modules  []String `yaml:"modules" doc:"a path, or a pattern of modules that are sharded one by one, or a list of paths of modules that are gathered together"`
+	Reshard  *Value   `yaml:"reshard_after_forward" doc:"that of these modules, in the place of that of parallel"`
+}
+
+// Units are the calls of fully_shard.
+type Units []Unit
+
+// unmarshal reads one unit, or a list of them.
+func (us *Units) unmarshal(d *decoder, v *Value) {
+	for _, it := range listOf(v) {
+		u := Unit{At: it.Span}
+		switch it.Kind {
+		case Map:
+			d.section(it, &u, "a unit of modules")
+			if it.Get("modules") == nil {
+				d.errs.Addf(it.Span, "a unit needs modules: a path or pattern, or a list of paths")
+				continue
+			}
+		default:
+			d.field(reflect.ValueOf(&u.Modules).Elem(), "", &Value{Str: "modules"}, it)
+		}
+		u.Together = len(u.Modules) > 1
+		if u.Modules != nil {
+			*us = append(*us, u)
+		}
+	}
+}
+
 // IsDeepSpeed reports whether DeepSpeed's engine is around the model, as far as it is modelled.
 func (p *Parallel) IsDeepSpeed() bool {
 	return p != nil && p.Engine
 }
+
+// AsAccelerate reports whether FSDP2 is that of accelerate.
+func (p *Parallel) AsAccelerate() bool { return p != nil && p.FSDP.Set && p.Ends.V }
 
 // DeepSpeedRanks is the number of processes with DeepSpeed's engine, 0 if there is none.
 func (p *Parallel) DeepSpeedRanks() int64 {

@@ -141,6 +141,10 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 		return object{}
 	case reflect.TypeFor[[]String]():
 		return object{"type": []string{"array", "string"}, "items": object{"type": "string"}}
+	case reflect.TypeFor[Units]():
+		paths := object{"type": "array", "items": object{"type": "string"}}
+		item := object{"anyOf": []any{object{"type": "string"}, paths, b.named(reflect.TypeFor[Unit]())}}
+		return object{"anyOf": []any{object{"type": "string"}, object{"type": "array", "items": item}, b.named(reflect.TypeFor[Unit]())}}
 	case reflect.TypeFor[*Callee]():
 		return ref("optimizer")
 	case reflect.TypeFor[ParamGroups]():

@@ -225,6 +225,8 @@ func (s *Spec) transformers(d *decoder, a *Arguments) {
 	switch bf16, fp16 := a.Bool("bf16"), a.Bool("fp16"); {
 	case bf16 && fp16:
 		s.Errs.Addf(a.Span("fp16"), "bf16 and fp16 exclude each other")
+	case bf16 && s.Parallel.AsAccelerate():
+		// Accelerator._prepare_fsdp2, other than prepare_model, puts no autocast around forward
 	case bf16:
 		s.Train.Precision = String{V: "amp-bf16", At: a.Span("bf16"), Set: true}
 	case fp16:

@@ -62,6 +62,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"adapted":    adapted,
 	"options":    options,
 	"ddp":        replicated,
+	"fsdp":       sharded,
 	"deepspeed":  engined,
 	"zero3":      divided,
 	"tp":         tensorParallel,

@@ -42,6 +42,7 @@ const (
 	CopyStream   int16 = 1 + iota // on which batches are copied ahead
 	GatherStream                  // of FSDP's collectives (FSDPCommContext)
 	ReduceStream
+	ReplicateStream
 	AwayStream // of OffloadActivations
 )
 

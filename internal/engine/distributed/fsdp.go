@@ -1,6 +1,9 @@
 package distributed
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
@@ -35,23 +38,29 @@ const (
 type sharding struct {
 	p *python.Interp
 	*program.FSDP
-	ranks     int64
-	inference bool                         // the job runs under torch.inference_mode
-	meta      map[*python.Cell]*shardParam // parameters on the meta device
-	states    []*shardState                // in the order of Module.named_modules
+	ranks     int64                             // that divide the parameters: of HSDP those of a group
+	inference bool                              // the job runs under torch.inference_mode
+	meta      map[*python.Cell]*shardParam      // parameters on the meta device
+	held      []*python.Cell                    // whose whole values live until all calls are done
+	whole     map[*python.Cell]*op.Tensor       // of these
+	shared    map[*python.Cell][]*python.Module // which modules have a parameter
+	states    []*shardState                     // in the order of Module.named_modules
 
 	forwardRoot *shardState   // whose forward is under way
 	order       []*shardGroup // whose forwards have run since the last backward
 	gathered    *op.Tensor    // an all-gather's output that was copied from, until the next one was
 	reduced     *op.Tensor    // a reduce-scatter's input, until the next one starts
+	replaced    []*op.Tensor  // parts that are no longer those of their parameters
 	queued      bool          // the final callback of this backward pass
 	local       bool          // gradients are not reduced: set_requires_gradient_sync(False)
 }
 
-// shardState is FSDPState: a module that fully_shard was called on.
+// shardState is FSDPState: a module that fully_shard was called on, or several.
 type shardState struct {
 	*sharding
-	module *python.Module
+	module *python.Module // the first of them
+	all    int            // how many there are
+	torun  map[*python.Module]bool
 	group  *shardGroup // nil if no parameters were left for it
 	phase  shardPhase
 }
@@ -63,13 +72,14 @@ type shardGroup struct {
 	params  []*shardParam
 	dtype   tensor.DType // of the parameters
 	phase   shardPhase
-	reshard int64 // as FSDP.Reshard
+	reshard int64 // as program.Unit.Reshard
 
-	unsharded bool
-	own       bool       // the only rank's, to be copied
-	regrouped bool       // divided over fewer ranks since the forward pass (SHARDED_POST_FORWARD)
-	result    *op.Tensor // of an all-gather, not copied from yet
-	indices   []int      // in sharding.order
+	unsharded  bool
+	own        bool       // the only rank's, to be copied
+	regrouped  bool       // divided over fewer ranks since the forward pass (SHARDED_POST_FORWARD)
+	result     *op.Tensor // of an all-gather, not copied from yet
+	indices    []int      // in sharding.order
+	replicated *op.Tensor // what the groups of ranks reduced last (_all_reduce_state), of HSDP
 }
 
 // shardParam is FSDPParam.
@@ -88,28 +98,54 @@ type shardParam struct {
 // the model, all of which lies in host memory before.
 func Shard(p *python.Interp, root *python.Module, j *program.Job) {
 	s := j.Parallel.FSDP
-	c := &sharding{p: p, FSDP: s, ranks: j.Parallel.Ranks, inference: j.Inference == "inference_mode", meta: map[*python.Cell]*shardParam{}}
-	for i, path := range s.Modules {
-		m, reshard := root, s.Reshard
-		if i == len(s.Modules)-1 && s.WholeLast {
-			reshard = 0
+	c := &sharding{p: p, FSDP: s, ranks: s.Shards, inference: j.Inference == "inference_mode", meta: map[*python.Cell]*shardParam{}, shared: map[*python.Cell][]*python.Module{}, whole: map[*python.Cell]*op.Tensor{}}
+	python.EachParameter(root, func(m *python.Module, i int) {
+		if x := m.Params[i]; !slices.Contains(c.shared[x], m) {
+			c.shared[x] = append(c.shared[x], m)
 		}
-		for path != "" {
-			i := m.Step(path)
-			path = path[min(len(path), len(m.Class.Children[i].Path)+1):]
-			m = m.Children[i]
+	})
+	for _, path := range s.Held {
+		c.held = append(c.held, cellAt(root, path))
+	}
+	for _, u := range s.Units {
+		var modules []*python.Module
+		for _, path := range u.Modules {
+			modules = append(modules, moduleAt(root, path))
 		}
-		c.shard(m, reshard)
+		c.shard(modules, u.Reshard)
 	}
 	reshard := int64(0) // _lazy_init: the root's parameters are needed at once in the backward pass
 	if s.ReshardRoot && p.Env().Torch.Has(torchver.RootReshards) {
 		reshard = s.Reshard
 	}
-	c.shard(root, reshard)
+	c.shard([]*python.Module{root}, reshard)
+	for _, x := range c.held {
+		p.Drop(c.whole[x])
+	}
 	if s.Meta {
 		c.toEmpty(root)
 	}
+	for t := s.Tied; len(t) > 1; t = t[2:] {
+		c.tieAgain(root, t[0], t[1])
+	}
 	c.collectStates(root)
+}
+
+// moduleAt is the module at a path.
+func moduleAt(m *python.Module, path string) *python.Module {
+	for path != "" {
+		i := m.Step(path)
+		path = path[min(len(path), len(m.Class.Children[i].Path)+1):]
+		m = m.Children[i]
+	}
+	return m
+}
+
+// cellAt is the parameter at a path.
+func cellAt(root *python.Module, path string) *python.Cell {
+	i := strings.LastIndexByte(path, '.')
+	m := moduleAt(root, path[:max(i, 0)])
+	return m.Params[slices.IndexFunc(m.Params, func(x *python.Cell) bool { return x.Decl.Name == path[i+1:] })]
 }
 
 // toEmpty is Module.to_empty of a model on the meta device whose parameters are divided:
@@ -134,7 +170,7 @@ func (c *sharding) toEmpty(m *python.Module) {
 
 // collectStates lists the states below m as Module.named_modules comes to them.
 func (c *sharding) collectStates(m *python.Module) {
-	if s := stateOf(m); s != nil {
+	if s := stateOf(m); s != nil && !slices.Contains(c.states, s) {
 		c.states = append(c.states, s)
 	}
 	for _, ch := range m.Registered {
@@ -144,8 +180,13 @@ func (c *sharding) collectStates(m *python.Module) {
 
 // stateOf returns the state of a module that fully_shard was called on, nil of others.
 func stateOf(m *python.Module) *shardState {
-	s, _ := m.Hooks.(*shardState)
-	return s
+	switch h := m.Hooks.(type) {
+	case *shardState:
+		return h
+	case *oneOfSeveral:
+		return h.shardState
+	}
+	return nil
 }
 
 // SetSync is set_requires_gradient_sync of a model, which need not be sharded.
@@ -168,19 +209,30 @@ func managed(m *python.Module, root bool, to []*python.Module) []*python.Module 
 	return append(to, m)
 }
 
-// shard is fully_shard of one module: parameters and buffers are moved to the
-// device, and the rows that are this rank's copied; the rest is freed when the call
-// returns, in the order of Module.named_parameters.
-func (c *sharding) shard(m *python.Module, reshard int64) {
+// shard is fully_shard of one module, or of several: parameters and buffers are moved to
+// the device, and the rows that are this rank's copied; the rest is freed when the call
+// returns, in the order of Module.named_parameters of each module (contract in
+// torch/distributed/_composable/contract.py, where those of the last one are those of a loop
+// variable, too).
+func (c *sharding) shard(of []*python.Module, reshard int64) {
+	m := of[0]
 	if stateOf(m) != nil {
 		return
 	}
 	p := c.p
 	outer := p.Push()
-	state := &shardState{sharding: c, module: m}
-	m.Hooks = state
+	state := &shardState{sharding: c, module: m, all: len(of), torun: map[*python.Module]bool{}}
 	g := &shardGroup{sharding: c, module: m, reshard: reshard}
-	modules := managed(m, true, nil)
+	var modules []*python.Module
+	for _, m := range of {
+		modules = managed(m, true, modules)
+	}
+	for _, m := range of {
+		m.Hooks = state
+		if len(of) > 1 {
+			m.Hooks = &oneOfSeveral{state, m, of}
+		}
+	}
 	seen := map[*python.Cell]bool{}
 	each := func(f func(c *python.Cell, grad bool)) {
 		for _, params := range []bool{true, false} {
@@ -200,9 +252,6 @@ func (c *sharding) shard(m *python.Module, reshard int64) {
 		}
 	}
 	each(func(x *python.Cell, grad bool) {
-		if grad && (x.T != nil || c.meta[x] != nil) {
-			p.Fail("parameter %s is shared by modules that are sharded apart, which would no longer share it; that is not modelled", x.Decl.Name)
-		}
 		if !c.Meta {
 			p.Move(x, grad)
 		}
@@ -217,8 +266,13 @@ func (c *sharding) shard(m *python.Module, reshard int64) {
 	whole := map[*python.Cell]*op.Tensor{}
 	for _, x := range g.params {
 		d := x.cell.Decl.DType
+		kept := c.untie(x.cell, modules)
 		if !c.Meta {
-			whole[x.cell] = x.cell.T
+			if slices.Contains(c.held, x.cell) {
+				c.whole[x.cell] = x.cell.T
+			} else if !kept {
+				whole[x.cell] = x.cell.T
+			}
 			d = x.cell.T.DType
 			c.divide(x)
 		}
@@ -228,16 +282,54 @@ func (c *sharding) shard(m *python.Module, reshard int64) {
 			p.Fail("FSDP expects uniform original parameter dtype, PyTorch says: %s and %s in one module that is sharded", g.dtype, d)
 		}
 	}
-	python.EachParameter(m, func(sub *python.Module, i int) {
-		if t := whole[sub.Params[i]]; t != nil {
-			p.Drop(t)
-			delete(whole, sub.Params[i])
+	last := len(of) - 1
+	for i := range of {
+		m := of[last]
+		if i < last {
+			m = of[last-1-i]
 		}
-	})
+		python.EachParameter(m, func(sub *python.Module, i int) {
+			if t := whole[sub.Params[i]]; t != nil {
+				p.Drop(t)
+				delete(whole, sub.Params[i])
+			}
+		})
+	}
 	if len(g.params) > 0 {
 		state.group = g
 	}
 	p.Pop(outer)
+}
+
+// tieAgain gives a parameter the part of another one. Its own part lives until the first forward
+// pass (FSDPParam.reset_sharded_param).
+func (c *sharding) tieAgain(root *python.Module, param, source string) {
+	x, from := cellAt(root, param), cellAt(root, source)
+	c.replaced = append(c.replaced, x.T)
+	x.T = from.T
+}
+
+// untie leaves a parameter that is about to be divided whole in modules that share it and are
+// not sharded with those that are given: there it is one of its own from now on, since only
+// these get the part (FSDPParam._setattr_on_modules). It reports whether there are such modules.
+func (c *sharding) untie(x *python.Cell, modules []*python.Module) bool {
+	var own *python.Cell
+	for _, m := range c.shared[x] {
+		if slices.Contains(modules, m) {
+			continue
+		}
+		if own == nil {
+			copied := *x
+			copied.Layer, own = m.Layer, &copied
+		}
+		for i := range m.Params {
+			if m.Params[i] == x {
+				m.Params[i] = own
+			}
+		}
+		c.shared[own] = append(c.shared[own], m)
+	}
+	return own != nil
 }
 
 // divide leaves a rank's part of a parameter (FSDPParam._init_sharded_param).

@@ -18,6 +18,8 @@ func (s *shardState) PreForward(args []python.Value, _ []string) []python.Value 
 	s.phase = shardForward
 	if s.forwardRoot == nil {
 		s.forwardRoot = s
+		p.Drop(s.replaced...)
+		s.replaced = nil
 	}
 	out := p.HoldAll(args)
 	if s.ParamDType != nil && !s.KeepInputs {
@@ -30,6 +32,34 @@ func (s *shardState) PreForward(args []python.Value, _ []string) []python.Value 
 		g.watchInputs(p, out)
 	}
 	return out
+}
+
+// oneOfSeveral are the hooks of a module that fully_shard took together with others: the
+// first one that runs gathers the parameters of all, the last one frees them
+// (_register_group_forward_hooks).
+type oneOfSeveral struct {
+	*shardState
+	own *python.Module
+	of  []*python.Module
+}
+
+// PreForward implements python.ForwardHooks.
+func (h *oneOfSeveral) PreForward(args []python.Value, names []string) []python.Value {
+	if len(h.torun) > 0 {
+		return h.p.HoldAll(args)
+	}
+	for _, m := range h.of {
+		h.torun[m] = true
+	}
+	return h.shardState.PreForward(args, names)
+}
+
+// PostForward implements python.ForwardHooks.
+func (h *oneOfSeveral) PostForward(v python.Value) python.Value {
+	if delete(h.torun, h.own); len(h.torun) > 0 {
+		return v
+	}
+	return h.shardState.PostForward(v)
 }
 
 // castAll converts the floating tensors among values, in their places.
@@ -69,9 +99,11 @@ func (s *shardState) PostForward(v python.Value) python.Value {
 		last, s.gathered, s.forwardRoot = s.gathered, nil, nil
 	}
 	if s.OutputDType != nil {
-		out := []python.Value{v}
+		before := v // the caller's, until it has what the hook returns
+		out := []python.Value{p.Hold(v)}
 		castAll(p, out, *s.OutputDType)
 		v = out[0]
+		defer p.LetGo(before)
 	}
 	p.Drop(last)
 	return v
@@ -186,10 +218,12 @@ func (c *sharding) finish(p *python.Interp) {
 			p.Pop(outer)
 		}
 		s.phase = shardIdle
+		clear(s.torun) // of modules that did not run
 		if g := s.group; g != nil {
 			g.phase = shardIdle
+			p.Drop(g.replicated)
 			p.Drop(g.result) // an all-gather that was not waited for
-			g.result, g.indices = nil, g.indices[:0]
+			g.replicated, g.result, g.indices = nil, nil, g.indices[:0]
 		}
 	}
 	c.order = c.order[:0]

@@ -41,8 +41,8 @@ func (g *shardGroup) postBackward(p *python.Interp) {
 	if len(grads) == 0 {
 		return
 	}
-	p.Drop(g.reduced)
-	g.reduced = nil
+	p.Drop(g.reduced, g.replicated)
+	g.reduced, g.replicated = nil, nil
 	p.Labelled("FSDP::post_backward_reduce", g.module.Layer, func() { g.reduced = g.reduce(p, params, grads) })
 }
 
@@ -103,8 +103,12 @@ func (g *shardGroup) reduce(p *python.Interp, params []*shardParam, grads []*op.
 		p.Drop(grads[i])
 	}
 	var output *op.Tensor
-	p.OnStream(autograd.ReduceStream, func() {
-		output = p.New(tensor.Contiguous(tensor.D(total)), to)
+	p.OnStream(autograd.ReduceStream, func() { output = p.New(tensor.Contiguous(tensor.D(total)), to) })
+	stream := autograd.ReduceStream
+	if g.Replicas > 1 {
+		stream, g.replicated = autograd.ReplicateStream, p.Keep(output)
+	}
+	p.OnStream(stream, func() {
 		if to != g.dtype {
 			c := p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: g.dtype}, output)
 			p.Drop(output)

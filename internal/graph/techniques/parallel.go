@@ -100,11 +100,13 @@ func (j *Job) parallelKeys(s *spec.Parallel) {
 		{"comm_hook", "ddp", s.Hook.At, s.Hook.Set && !s.DDP.Set},
 		{"zero", "ddp", s.ZeRO.At, s.ZeRO.Set && !s.DDP.Set},
 		{"parameters_as_bucket_view", "zero", s.Bucket.At, s.Bucket.Set && !s.ZeRO.Set},
-		{"modules", "fsdp", first(s.Modules).At, len(s.Modules) > 0 && !s.FSDP.Set},
+		{"modules", "fsdp", firstAt(s.Modules), len(s.Modules) > 0 && !s.FSDP.Set},
+		{"replicate", "fsdp", s.Replicate.At, s.Replicate.Set && !s.FSDP.Set},
 		{"reshard_after_forward", "fsdp", spanOf(s.Reshard), s.Reshard != nil && !s.FSDP.Set},
 		{"meta_device", "fsdp", s.Meta.At, s.Meta.Set && !s.FSDP.Set},
 		{"reshard_last", "fsdp", s.Last.At, s.Last.Set && !s.FSDP.Set},
 		{"shard_embeddings", "fsdp", s.Ends.At, s.Ends.Set && !s.FSDP.Set},
+		{"cpu_ram_efficient_loading", "fsdp", s.Efficient.At, s.Efficient.Set && !s.FSDP.Set},
 		{"param_dtype", "fsdp", s.Param.At, s.Param.Set && !s.FSDP.Set},
 		{"reduce_dtype", "fsdp", s.Reduce.At, s.Reduce.Set && !s.FSDP.Set},
 		{"output_dtype", "fsdp", s.Output.At, s.Output.Set && !s.FSDP.Set},
@@ -122,11 +124,11 @@ func (j *Job) parallelKeys(s *spec.Parallel) {
 	}
 }
 
-func first(list []spec.String) spec.String {
+func firstAt(list spec.Units) spec.Span {
 	if len(list) == 0 {
-		return spec.String{}
+		return spec.Span{}
 	}
-	return list[0]
+	return list[0].Modules[0].At
 }
 
 func spanOf(v *spec.Value) spec.Span {

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/memplan/memplan/internal/program"
+)
+
+// sharded draws a program of another kind whose model fully_shard divides among several GPUs.
+func sharded(g *generator, seed uint64) (text, arch string) {
+	for range 400 {
+		switch {
+		case g.chance(0.4):
+			text, arch = options(g, seed)
+		case g.chance(0.5):
+			text, arch = g.preset(seed)
+		default:
+			text, arch = g.spec(seed)
+		}
+		if job := built(text, arch); job != nil && len(job.Models) == 1 {
+			text += "parallel: {" + strings.Join(g.fsdp(job.Models[0].Root, strings.Contains(text, "grad_accumulation:")), ", ") + "}\n"
+			if job := built(text, arch); job != nil && job.Parallel.FSDP != nil && !strings.Contains(text, "SyncBatchNorm") {
+				return text, arch
+			}
+		}
+		g.blocks, g.nBlock = nil, 0
+	}
+	return text, arch
+}
+
+// fsdp are the keys of FSDP2.
+func (g *generator) fsdp(root *program.Class, accumulates bool) []string {
+	ranks := 1 + g.r.Int64N(9)
+	if g.chance(0.2) {
+		ranks = 12
+	}
+	keys := []string{fmt.Sprintf("fsdp: %d", ranks)}
+	shards := ranks
+	if n := 1 + g.r.Int64N(ranks); ranks%n == 0 && g.chance(0.7) {
+		keys, shards = append(keys, fmt.Sprintf("replicate: %d", n)), ranks/n
+	}
+	keys = append(keys, "modules: ["+strings.Join(g.units(root, shards), ", ")+"]")
+	keys = append(keys, g.reshards(shards, 0.5)...)
+	keys = append(keys, g.maybe(0.5, "param_dtype: bfloat16", "param_dtype: bfloat16", "param_dtype: float16")...)
+	keys = append(keys, g.maybe(0.35, "reduce_dtype: float32", "reduce_dtype: float32", "reduce_dtype: bfloat16", "reduce_dtype: float16")...)
+	keys = append(keys, g.maybe(0.15, "output_dtype: float32", "output_dtype: bfloat16")...)
+	keys = append(keys, g.maybe(0.1, "cast_forward_inputs: false")...)
+	keys = append(keys, g.maybe(0.15, "cpu_offload: true", "cpu_offload: true, pin_memory: false")...)
+	if accumulates && g.chance(0.6) {
+		keys = append(keys, "no_sync: true")
+	}
+	return keys
+}
+
+// reshards is reshard_after_forward over some of so many ranks.
+func (g *generator) reshards(ranks int64, share float64) []string {
+	texts := []string{"reshard_after_forward: true", "reshard_after_forward: false"}
+	for n := int64(2); n < ranks; n++ {
+		if ranks%n == 0 {
+			texts = append(texts, fmt.Sprintf("reshard_after_forward: %d", n))
+		}
+	}
+	return g.maybe(share, texts...)
+}
+
+// units are modules that fully_shard is called on.
+func (g *generator) units(root *program.Class, ranks int64) []string {
+	var paths []string
+	root.Walk(func(path string, c *program.Class) {
+		if path != "" && len(c.ParamPaths()) > 0 {
+			paths = append(paths, path)
+		}
+	})
+	if len(paths) == 0 || g.chance(0.2) {
+		return []string{g.pick(`"*"`, `"*.*"`)}
+	}
+	var out []string
+	for range 1 + g.r.IntN(4) {
+		unit := `"` + g.pick(paths...) + `"`
+		if g.chance(0.4) {
+			of := map[string]bool{unit: true}
+			for range 1 + g.r.IntN(3) {
+				of[`"`+g.pick(paths...)+`"`] = true
+			}
+			unit = "[" + strings.Join(slices.Sorted(maps.Keys(of)), ", ") + "]"
+		}
+		if reshard := g.reshards(ranks, 0.4); reshard != nil {
+			unit = "{modules: " + unit + ", " + reshard[0] + "}"
+		}
+		out = append(out, unit)
+	}
+	if g.chance(0.3) {
+		out = append(out, `"*"`)
+	}
+	return out
+}
