@@ -215,6 +215,9 @@ func (r *Results) Suites() []Suite {
 func (r *Results) Tallies() []Tally {
 	var out []Tally
 	for _, s := range r.Suites() {
+		if len(s.Cases) == 0 { // nobody has recorded any
+			continue
+		}
 		total, families := Tally{Name: s.Name}, map[string]*Tally{}
 		for _, c := range s.Cases {
 			name := s.Name + "/" + c.Family
