@@ -215,7 +215,7 @@ func (r *Results) Suites() []Suite {
 func (r *Results) Tallies() []Tally {
 	var out []Tally
 	for _, s := range r.Suites() {
-		if len(s.Cases) == 0 { // nobody has recorded any
+		if len(s.Cases) == 0 { // none were recorded
 			continue
 		}
 		total, families := Tally{Name: s.Name}, map[string]*Tally{}
