@@ -55,7 +55,7 @@ func (j *Job) units(s *spec.Parallel, f *program.FSDP) {
 	}
 	taken := map[string]bool{}
 	for _, u := range given {
-		patterns := program.Patterns{}
+		var patterns program.Patterns
 		if len(s.Modules) == 0 {
 			patterns = program.Patterns{u.Modules[0].V} // of a preset, which may have no such module
 		} else if patterns = Patterns(j.Spec.Errs, u.Modules, "module", paths); j.Spec.Errs.Err() != nil {
