@@ -29,8 +29,8 @@ compiling: ## says so where that takes a while: nothing of the libraries is comp
 	@if $(GO) build -n -o bin/memplan ./cmd/memplan 2>&1 | grep -q -e '/compile .* -p runtime ' -e '/compile .* -p gopkg.in/yaml.v3 '; then \
 		echo "compiling memplan (the first time takes about a minute)" >&2; fi
 
-presets: ## the largest batch of every preset on six GPUs, tried one by one; tests take a sample
-	$(GO) test ./internal/advise -run TestPresets -timeout 60m -args -all
+presets: ## the largest batch of every preset on six GPUs, tried one by one; tests take a sample, and .ci/run half of them
+	$(GO) test ./internal/advise -run TestPresets -timeout 60m -args $(or $(PRESETS),-all)
 
 # Packages that start goroutines, lock, or share what they keep; of tests and tools none.
 CONCURRENT = $(shell grep -rlE --include='*.go' --exclude='*_test.go' '\bgo func|\bpool\.|"sync"|"sync/atomic"' internal | xargs -n1 dirname | sort -u | grep -vE '^internal/(accuracy|spec/spectest)$$' | sed 's|^|./|')
