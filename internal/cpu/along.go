@@ -91,6 +91,14 @@ func gatherAlong(l *launch) error {
 		return err
 	}
 	bytes, n, limit := int(l.call.T[y].DType.Size()), l.size(y, a.dim), l.size(x, a.dim)
+	return l.eachIndex(a, index, n, limit, func(line []int, k, i int) {
+		copy(l.data[y][(line[y]+k*a.step[y])*bytes:][:bytes], l.data[x][(line[x]+i*a.step[x])*bytes:])
+	})
+}
+
+// eachIndex calls f for each element of lines of an index with its line, its place k in it, of
+// n, and what it says, counted from 0. Lines have goroutines to themselves.
+func (l *launch) eachIndex(a *along, index, n, limit int, f func(line []int, k, i int)) error {
 	at := view[int64](l, index)
 	var wrong atomic.Pointer[int64]
 	a.each(n, func(line []int) {
@@ -103,14 +111,14 @@ func gatherAlong(l *launch) error {
 			if i < 0 {
 				i += int64(limit)
 			}
-			copy(l.data[y][(line[y]+k*a.step[y])*bytes:][:bytes], l.data[x][(line[x]+int(i)*a.step[x])*bytes:])
+			f(line, k, int(i))
 		}
 	})
 	return outOfRange(wrong.Load(), limit)
 }
 
 // scattered calls f for each element of an index with its place in src and in y, in their
-// order along the dimension. Lines have goroutines to themselves.
+// order along the dimension.
 func (l *launch) scattered(f func(from, to int)) error {
 	const y, index, src = 0, 2, 3
 	a, err := l.along(index)
@@ -126,22 +134,7 @@ func (l *launch) scattered(f func(from, to int)) error {
 		}
 	}
 	n, limit := l.size(index, a.dim), l.size(y, a.dim)
-	at := view[int64](l, index)
-	var wrong atomic.Pointer[int64]
-	a.each(n, func(line []int) {
-		for k := range n {
-			i := at[line[index]+k*a.step[index]]
-			if i < -int64(limit) || i >= int64(limit) {
-				wrong.Store(&i)
-				continue
-			}
-			if i < 0 {
-				i += int64(limit)
-			}
-			f(line[src]+k*a.step[src], line[y]+int(i)*a.step[y])
-		}
-	})
-	return outOfRange(wrong.Load(), limit)
+	return l.eachIndex(a, index, n, limit, func(line []int, k, i int) { f(line[src]+k*a.step[src], line[y]+i*a.step[y]) })
 }
 
 func scatterAlong(l *launch) error {

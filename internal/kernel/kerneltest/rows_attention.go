@@ -108,28 +108,42 @@ func expectAttention(c *calculation) {
 	})
 }
 
+// scoreGrads are the gradients of a query's scores, whose softmax p is, and the sizes of what
+// was added up for each.
+func (c *calculation) scoreGrads(b, h, i int64, p []float64) (d, size []float64) {
+	g, v := c.t["g"], c.t["v"]
+	d, size = make([]float64, len(p)), make([]float64, len(p))
+	delta, deltaSize := 0.0, 0.0
+	for j := range p {
+		kept := c.kept(b, h, i, int64(j))
+		for e := range v.size[3] {
+			at := v.get(b, c.shared(h), int64(j), e) * g.get(b, h, i, e) * kept
+			d[j] += at
+			size[j] += math.Abs(at)
+		}
+		delta += p[j] * d[j]
+		deltaSize += p[j] * size[j]
+	}
+	for j := range p {
+		d[j], size[j] = p[j]*(d[j]-delta), 3*p[j]*(size[j]+deltaSize)
+	}
+	return d, size
+}
+
 func expectAttentionGrad(c *calculation) {
 	gq, gk, gv, g, q, k, v := c.t["gq"], c.t["gk"], c.t["gv"], c.t["g"], c.t["q"], c.t["k"], c.t["v"]
 	gq.clear()
 	gk.clear()
 	gv.clear()
 	c.queries(func(b, h, i int64, p []float64, _ float64) {
-		dp, size := make([]float64, len(p)), make([]float64, len(p))
-		delta, deltaSize := 0.0, 0.0
+		scores, sizes := c.scoreGrads(b, h, i, p)
 		for j := range p {
 			kept := c.kept(b, h, i, int64(j))
 			for e := range v.size[3] {
-				at := v.get(b, c.shared(h), int64(j), e) * g.get(b, h, i, e) * kept
-				dp[j] += at
-				size[j] += math.Abs(at)
 				w := p[j] * kept * g.get(b, h, i, e)
 				gv.add(w, 3*math.Abs(w), b, c.shared(h), int64(j), e)
 			}
-			delta += p[j] * dp[j]
-			deltaSize += p[j] * size[j]
-		}
-		for j := range p {
-			ds, scale := p[j]*(dp[j]-delta)*c.f["scale"], 3*p[j]*(size[j]+deltaSize)*c.f["scale"]
+			ds, scale := scores[j]*c.f["scale"], sizes[j]*c.f["scale"]
 			for e := range q.size[3] {
 				gq.add(ds*k.get(b, c.shared(h), int64(j), e), scale*math.Abs(k.get(b, c.shared(h), int64(j), e)), b, h, i, e)
 				gk.add(ds*q.get(b, h, i, e), scale*math.Abs(q.get(b, h, i, e)), b, c.shared(h), int64(j), e)
@@ -161,22 +175,11 @@ var attentionRows = map[*kernel.Kernel]row{
 			g.given("lse", g.d.Accumulate(), was["lse"])
 		},
 		expect: func(c *calculation) {
-			gmask, g, v := c.t["gmask"], c.t["g"], c.t["v"]
+			gmask := c.t["gmask"]
 			c.queries(func(b, h, i int64, p []float64, _ float64) {
-				d, size := make([]float64, len(p)), make([]float64, len(p))
-				delta, deltaSize := 0.0, 0.0
+				scores, sizes := c.scoreGrads(b, h, i, p)
 				for j := range p {
-					kept := c.kept(b, h, i, int64(j))
-					for e := range v.size[3] {
-						at := v.get(b, c.shared(h), int64(j), e) * g.get(b, h, i, e) * kept
-						d[j] += at
-						size[j] += math.Abs(at)
-					}
-					delta += p[j] * d[j]
-					deltaSize += p[j] * size[j]
-				}
-				for j := range p {
-					gmask.set(p[j]*(d[j]-delta), 3*p[j]*(size[j]+deltaSize), b, h, i, int64(j))
+					gmask.set(scores[j], sizes[j], b, h, i, int64(j))
 				}
 			})
 		},
