@@ -141,11 +141,15 @@ func (j *job) leaveGiven(why string, keys ...string) {
 	}
 }
 
-// cut stops where sequences have no room for an image: what programs cut of its tokens the
+// cut says where sequences have no room for an image: what programs cut of its tokens the
 // model misses.
 func (j *job) cut(key string, most, images int64) {
+	at := j.get(key)
+	if at == nil {
+		at = j.doc.Root
+	}
 	if n := images * j.vision().Tokens; most < n {
-		j.fail(j.get(key), "%s: %d tokens have no room for the %d of an image, and the model fails where some are cut; write %d or more", key, most, n, n)
+		j.doc.Errs.Addf(at.Span, "%s: %d tokens have no room for the %d of an image, and the model fails where some are cut; write %d or more", key, most, n, n)
 	}
 }
 
@@ -206,7 +210,7 @@ func (j *job) lfImages() (more int64) {
 			if at == nil {
 				at = j.get("image_min_pixels")
 			}
-			j.fail(at, "image_max_pixels is %d, fewer than image_min_pixels, %d", most, least)
+			j.doc.Errs.Addf(at.Span, "image_max_pixels is %d, fewer than image_min_pixels, %d", most, least)
 		}
 	}
 	at := j.get("dataset")
