@@ -79,6 +79,13 @@ template <bool by_k> INLINE Matrix lying(Matrix m) {
 	}
 
 // The four ways in which the operands can lie are four loops.
+template <class Core, class S> INLINE void accumulate_lying(Core &core, const Matrix &a, const Matrix &b, const Block &w, i64 rows, i64 cols, S &s) {
+	if (a.by_k && b.by_k) accumulate<true, true>(core, lying<true>(a), lying<true>(b), w, rows, cols, s);
+	else if (a.by_k) accumulate<true, false>(core, lying<true>(a), lying<false>(b), w, rows, cols, s);
+	else if (b.by_k) accumulate<false, true>(core, lying<false>(a), lying<true>(b), w, rows, cols, s);
+	else accumulate<false, false>(core, lying<false>(a), lying<false>(b), w, rows, cols, s);
+}
+
 #define GEMM_TENSOR(name, H, T, K) \
 	extern "C" __global__ void __launch_bounds__(256, 2) name(GEMM_PARAMETERS) { \
 		typedef Tensor<H, T, T, K> Core; \
@@ -86,10 +93,7 @@ template <bool by_k> INLINE Matrix lying(Matrix m) {
 		GEMM_OPERANDS(T, T, grouped); \
 		Core core; \
 		core.clear(); \
-		if (ma.by_k && mb.by_k) accumulate<true, true>(core, lying<true>(ma), lying<true>(mb), w, rows, cols, s); \
-		else if (ma.by_k) accumulate<true, false>(core, lying<true>(ma), lying<false>(mb), w, rows, cols, s); \
-		else if (mb.by_k) accumulate<false, true>(core, lying<false>(ma), lying<true>(mb), w, rows, cols, s); \
-		else accumulate<false, false>(core, lying<false>(ma), lying<false>(mb), w, rows, cols, s); \
+		accumulate_lying(core, ma, mb, w, rows, cols, s); \
 		write(core, p, w, rows, cols, splits, s); \
 	}
 
@@ -186,10 +190,7 @@ INLINE bool part_of(int tm, int tn, i64 divided, i64 groups, i64 &rows, i64 &col
 		GROUPED_OPERANDS(T, T, grouped); \
 		Core core; \
 		core.clear(); \
-		if (ma.by_k && mb.by_k) accumulate<true, true>(core, lying<true>(ma), lying<true>(mb), w, rows, cols, s); \
-		else if (ma.by_k) accumulate<true, false>(core, lying<true>(ma), lying<false>(mb), w, rows, cols, s); \
-		else if (mb.by_k) accumulate<false, true>(core, lying<false>(ma), lying<true>(mb), w, rows, cols, s); \
-		else accumulate<false, false>(core, lying<false>(ma), lying<false>(mb), w, rows, cols, s); \
+		accumulate_lying(core, ma, mb, w, rows, cols, s); \
 		write(core, p, w, rows, cols, 1, s); \
 	}
 
