@@ -29,6 +29,13 @@ var htmlJobs = []string{
 	"ok/accumulation.yaml", "ok/before_gan.yaml", "ok/checkpoint.yaml", "ok/ema_cpu.yaml", "ok/empty_cache_first.yaml", "ok/eval.yaml",
 }
 
+// browserJobs are those that a browser opens, which takes seconds for each: with a curve, with advice, with evaluations, with memory of the host, out of
+// memory, with segments that grow and with those that are given back.
+var browserJobs = []string{
+	"preset:mlp --batch-curve", "preset:gpt --gpu rtx-3060", "preset:lstm", "preset:mlp --memory 1GiB --arch sm_80 --sms 10 --batch-size 4194304",
+	"preset:gpt2 --alloc-conf expandable_segments:True", "ok/before_gan.yaml", "ok/ema_cpu.yaml", "ok/empty_cache_first.yaml", "ok/eval.yaml",
+}
+
 // loads finds what a page would fetch.
 var loads = regexp.MustCompile(`(?i)(src|href|action|data|poster)\s*=\s*["']?(https?:)?//|url\(|@import|\bfetch\(|XMLHttpRequest|importScripts|<link|<iframe|<img`)
 
@@ -194,7 +201,7 @@ func eventFigures(t *testing.T, page, figures string) {
 func TestHTMLInBrowser(t *testing.T) {
 	needs.Time(t, needs.Alone)
 	browser := needs.Tool(t, "chromium")
-	for _, job := range htmlJobs {
+	for _, job := range browserJobs {
 		t.Run(job, func(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "page.html")

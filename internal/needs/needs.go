@@ -53,6 +53,15 @@ func Time(t testing.TB, why string) {
 // else, so that the race detector finds nothing there.
 const Alone = "nothing in it runs at the same time as something else"
 
+// Raced skips a test under the race detector, which is ten times as slow: other tests run
+// what this one runs, at the same time as the same.
+func Raced(t testing.TB, others string) {
+	t.Helper()
+	if underRace {
+		t.Skip("needs no race detector: ", others)
+	}
+}
+
 // Tool returns the path of the first of some programs, all of which are needed.
 func Tool(t testing.TB, names ...string) string {
 	t.Helper()
