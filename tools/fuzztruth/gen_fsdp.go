@@ -11,15 +11,40 @@ import (
 
 // sharded draws a program of another kind whose model fully_shard divides among several GPUs.
 func sharded(g *generator, seed uint64) (text, arch string) {
-	for range 400 {
+	return g.sharded(func() (text, arch string) {
 		switch {
 		case g.chance(0.4):
-			text, arch = options(g, seed)
+			return options(g, seed)
 		case g.chance(0.5):
-			text, arch = g.preset(seed)
-		default:
-			text, arch = g.spec(seed)
+			return g.preset(seed)
 		}
+		return g.spec(seed)
+	})
+}
+
+// shardedAdapted draws one whose model has adapters, some of the type of the model.
+func shardedAdapted(g *generator, seed uint64) (text, arch string) {
+	for !strings.Contains(text, "lora: {") || strings.Contains(text, "quantize:") {
+		text, arch = g.sharded(func() (text, arch string) {
+			if g.chance(0.4) {
+				text, arch = g.preset(seed)
+			} else {
+				text, arch = g.spec(seed)
+			}
+			text, arch = changed(text, arch, g.r)
+			if g.bf16 || g.chance(0.2) {
+				text = strings.Replace(text, "lora: {", "lora: {dtype: bfloat16, ", 1)
+			}
+			return text, arch
+		})
+	}
+	return text, arch
+}
+
+// sharded divides the model of a program that draw makes.
+func (g *generator) sharded(draw func() (text, arch string)) (text, arch string) {
+	for range 400 {
+		text, arch = draw()
 		if job := built(text, arch); job != nil && len(job.Models) == 1 {
 			text += "parallel: {" + strings.Join(g.fsdp(job.Models[0].Root, strings.Contains(text, "grad_accumulation:")), ", ") + "}\n"
 			if job := built(text, arch); job != nil && job.Parallel.FSDP != nil && !strings.Contains(text, "SyncBatchNorm") {

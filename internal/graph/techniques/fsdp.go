@@ -254,7 +254,6 @@ func (j *Job) fsdpGoesWith(s *spec.Parallel) {
 		given bool
 	}{
 		{"offload", job.Offload != program.Offload{}},
-		{"lora", m.Adapters != nil},
 		{"quantize", m.Quantized != nil},
 		{"prune", m.Pruned != nil},
 		{"train.ema", job.EMA != nil},
