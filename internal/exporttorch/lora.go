@@ -230,6 +230,9 @@ func (s *script) addAdapters(m *program.Model) {
 	if a.Lower {
 		more += ", lower=True"
 	}
+	if a.OnHost {
+		s.freezeModel(m)
+	}
 	s.promptsToDevice(m)
 	s.printf("add_adapters(%s, [", s.modelName(m.Name))
 	parameters := false
