@@ -216,6 +216,8 @@ func (j *job) setup() {
 		switch {
 		case j.Offload.Parameters:
 			j.ToHost(root)
+		case j.prog.Parallel.FSDP != nil && j.prog.Parallel.FSDP.Flat != nil:
+			distributed.Flatten(j.Interp, root, j.prog)
 		case j.prog.Parallel.FSDP != nil:
 			distributed.Shard(j.Interp, root, j.prog)
 		case m.Loaded != nil && j.prog.Parallel.DeepSpeed != nil && j.prog.Parallel.DeepSpeed.Stage == 3:

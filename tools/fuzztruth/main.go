@@ -63,6 +63,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"options":    options,
 	"ddp":        replicated,
 	"fsdp":       sharded,
+	"fsdp1":      flattened,
 	"fsdp_lora":  shardedAdapted,
 	"deepspeed":  engined,
 	"zero3":      divided,

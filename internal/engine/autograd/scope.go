@@ -43,6 +43,7 @@ const (
 	GatherStream                  // of FSDP's collectives (FSDPCommContext)
 	ReduceStream
 	ReplicateStream
+	ConvertStream // of what FSDP1 does before it gathers (_pre_unshard_stream)
 	AwayStream // of OffloadActivations
 )
 

@@ -60,6 +60,7 @@ type Cell struct {
 	Gradient GradPlacement // of tensor parallelism
 
 	Divided bool       // t is this rank's part of it
+	Hidden  bool       // it is no parameter of its module any more, but a view of one (use_orig_params=False)
 	Whole   *op.Tensor // gathered from all ranks, until it is divided again
 }
 
@@ -132,7 +133,11 @@ func cells(c *program.Class, decls []program.Param, layer int32) []*Cell {
 // ParameterPath is the path of m's i-th parameter from root, a module that m is
 // in. One that is tied may have another name where it comes from.
 func (m *Module) ParameterPath(root *Module, i int) string {
-	return program.Join(m.pathFrom(root), m.Class.Params[i].Name)
+	name := m.Params[i].Decl.Name
+	if i < len(m.Class.Params) {
+		name = m.Class.Params[i].Name
+	}
+	return program.Join(m.pathFrom(root), name)
 }
 
 // pathFrom is the path of m from root, a module that m is in.
@@ -248,8 +253,10 @@ func Parameters(ms []*Module) []*Cell {
 // EachParameter calls f for each parameter of m and of the modules in it, the
 // i-th of the module that holds it; for one that several hold several times.
 func EachParameter(m *Module, f func(m *Module, i int)) {
-	for i := range m.Params {
-		f(m, i)
+	for i, c := range m.Params {
+		if !c.Hidden {
+			f(m, i)
+		}
 	}
 	for _, ch := range m.Registered {
 		EachParameter(ch, f)
