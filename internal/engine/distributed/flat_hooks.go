@@ -37,8 +37,6 @@ func (s *flatState) PreForward(args []python.Value, _ []string) []python.Value {
 	}
 	if !h.prefetched {
 		h.unshard()
-	} else {
-		h.useWhole()
 	}
 	h.needsPre = false
 	h.prefetch()
