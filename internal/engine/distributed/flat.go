@@ -113,14 +113,10 @@ func (c *flatSharding) wrap(m *python.Module, root bool) {
 // moveModule is _move_module_to_device: breadth first, without modules that are wrapped.
 func (c *flatSharding) moveModule(m *python.Module) {
 	p := c.p
-	queue := []*python.Module{m}
-	for i := 0; i < len(queue); i++ {
-		for _, ch := range queue[i].Registered {
-			if _, wrapped := ch.Hooks.(*flatState); !wrapped {
-				queue = append(queue, ch)
-			}
-		}
-	}
+	queue := m.BreadthFirst(func(m *python.Module) bool {
+		_, wrapped := m.Hooks.(*flatState)
+		return wrapped
+	})
 	for _, grad := range []bool{true, false} {
 		for _, m := range queue {
 			p.Layer = m.Layer

@@ -263,6 +263,39 @@ func EachParameter(m *Module, f func(m *Module, i int)) {
 	}
 }
 
+// BreadthFirst lists m and the modules in it as a walk comes to them that takes all children of
+// a module before theirs; without those that are left out, and what is in them. A container on
+// the way to a child is a child itself.
+func (m *Module) BreadthFirst(without func(*Module) bool) []*Module {
+	type place struct {
+		m    *Module // nil: a container
+		kids []*Module
+		at   string // its path
+	}
+	out := []*Module{}
+	queue := []place{{m, m.Registered, m.path}}
+	for ; len(queue) > 0; queue = queue[1:] {
+		p := queue[0]
+		if p.m != nil {
+			out = append(out, p.m)
+		}
+		inside := map[string]int{} // containers, by their place in the queue
+		for _, ch := range p.kids {
+			name, _, deeper := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(ch.path, p.at), "."), ".")
+			switch i, seen := inside[name]; {
+			case deeper && seen:
+				queue[i].kids = append(queue[i].kids, ch)
+			case deeper:
+				inside[name] = len(queue)
+				queue = append(queue, place{nil, []*Module{ch}, program.Join(p.at, name)})
+			case !without(ch):
+				queue = append(queue, place{ch, ch.Registered, ch.path})
+			}
+		}
+	}
+	return out
+}
+
 // EachBuffer calls f for each buffer of m and of the modules in it.
 func (m *Module) EachBuffer(f func(*Cell)) {
 	for _, c := range m.Buffers {
