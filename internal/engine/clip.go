@@ -17,6 +17,10 @@ import (
 // their norm, and scalars (torch/nn/utils/clip_grad.py).
 func (j *job) clip(s *program.Stmt) {
 	grads := j.gradients(s.Optimizer)
+	if f := j.prog.Parallel.FSDP; s.Kind == program.ClipNorm && f != nil && f.Flat != nil && f.Divides() {
+		j.clipFlat(s, grads)
+		return
+	}
 	if s.Kind == program.ClipValue || j.parametersOnCPU() || j.Offload.Gradients || len(grads) == 0 { // in place, or on the CPU
 		if j.Executes() {
 			j.Must(j.backend.Clip(grads, s.Kind == program.ClipValue, s.Number))
@@ -103,7 +107,7 @@ func (j *job) reduceNorm(at normPlacement, d tensor.DType) *op.Tensor {
 // torch/distributed/tensor/_ops/_tensor_ops.py).
 func (j *job) stackNorms(optimizer int, norms []*op.Tensor, d tensor.DType) (*op.Tensor, normPlacement) {
 	size := tensor.Contiguous(tensor.D(int64(len(norms))))
-	if j.prog.Parallel.FSDP != nil {
+	if f := j.prog.Parallel.FSDP; f != nil && f.Flat == nil {
 		return j.New(size, d), normOfPart
 	}
 	if j.prog.Parallel.TP == nil {

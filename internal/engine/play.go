@@ -98,6 +98,7 @@ type job struct {
 	order    []*python.Module // of models
 	params   []*python.Cell   // of all models
 	aux      *python.Module   // what the step calls itself
+	zero     *op.Tensor       // of FullyShardedDataParallel.clip_grad_norm_; nil: it has not run
 
 	script
 	batches

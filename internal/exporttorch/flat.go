@@ -74,7 +74,7 @@ func (s *script) flatten(model string) {
 
 // flatPrecision prints the MixedPrecision of version 1; "" if it is none.
 func flatPrecision(f *program.FSDP) string {
-	if f.ParamDType == nil && f.ReduceDType == nil {
+	if f.ParamDType == nil && f.ReduceDType == nil && f.Flat.BufferDType == nil {
 		return ""
 	}
 	var args []string
@@ -85,6 +85,7 @@ func flatPrecision(f *program.FSDP) string {
 	}
 	add("param_dtype", f.ParamDType)
 	add("reduce_dtype", f.ReduceDType)
+	add("buffer_dtype", f.Flat.BufferDType)
 	if !f.KeepInputs {
 		args = append(args, "cast_forward_inputs=True")
 	}

@@ -45,6 +45,7 @@ type FlatFSDP struct {
 	ForwardPrefetch  bool   // forward_prefetch
 	BackwardPrefetch string // backward_prefetch, of BackwardPrefetch; "": None
 	CastRoot         bool   // cast_root_forward_inputs of MixedPrecision
+	BufferDType      *tensor.DType
 }
 
 // The names of ShardingStrategy.

@@ -43,6 +43,7 @@ type Parallel struct {
 	Orig     Boolean `yaml:"use_orig_params" default:"false" of:"fsdp" doc:"of fsdp, version 1: the optimizer steps views of the flat parameters, one for each parameter of the model"`
 	Forward  Boolean `yaml:"forward_prefetch" default:"false" of:"fsdp" doc:"of fsdp, version 1: the parameters of the next module are gathered before a module runs"`
 	Backward String  `yaml:"backward_prefetch" enum:"BACKWARD_PRE|BACKWARD_POST|NO_PREFETCH" default:"BACKWARD_PRE" of:"fsdp" doc:"of fsdp, version 1: when in the backward pass the parameters of the next module are gathered"`
+	Buffer   String  `yaml:"buffer_dtype" of:"fsdp" doc:"of fsdp, version 1: type to which buffers of floating-point numbers are converted"`
 	CastRoot Boolean `yaml:"cast_root_forward_inputs" default:"true" of:"fsdp" doc:"of fsdp, version 1: arguments of the model are converted to param_dtype; cast_forward_inputs, those of all modules, is false by default"`
 
 	ZeRO   Integer `yaml:"zero" min:"1" of:"ddp" doc:"of ddp: 1, the stage of ZeRO: each process steps some of the parameters and has their optimizer state alone (torch.distributed.optim.ZeroRedundancyOptimizer)"`

@@ -34,8 +34,18 @@ func (g *generator) other(seed uint64) func() (text, arch string) {
 
 // shardedAdapted draws one whose model has adapters, some of the type of the model.
 func shardedAdapted(g *generator, seed uint64) (text, arch string) {
+	return g.adapted(g.fsdp, seed)
+}
+
+// flattenedAdapted draws one that FullyShardedDataParallel divides.
+func flattenedAdapted(g *generator, seed uint64) (text, arch string) {
+	return g.adapted(g.fsdp1, seed)
+}
+
+// adapted draws a program whose model has adapters and is divided.
+func (g *generator) adapted(keys func(root *program.Class, accumulates bool) []string, seed uint64) (text, arch string) {
 	for !strings.Contains(text, "lora: {") || strings.Contains(text, "quantize:") {
-		text, arch = g.sharded(g.fsdp, func() (text, arch string) {
+		text, arch = g.sharded(keys, func() (text, arch string) {
 			if g.chance(0.4) {
 				text, arch = g.preset(seed)
 			} else {
@@ -119,6 +129,7 @@ func (g *generator) fsdp1(root *program.Class, accumulates bool) []string {
 	keys = append(keys, g.maybe(0.5, "param_dtype: bfloat16", "param_dtype: bfloat16", "param_dtype: float16")...)
 	keys = append(keys, g.maybe(0.35, "reduce_dtype: float32", "reduce_dtype: float32", "reduce_dtype: bfloat16", "reduce_dtype: float16")...)
 	keys = append(keys, g.maybe(0.15, "cast_forward_inputs: true", "cast_root_forward_inputs: false")...)
+	keys = append(keys, g.maybe(0.1, "buffer_dtype: bfloat16", "buffer_dtype: float32")...)
 	if accumulates && g.chance(0.6) {
 		keys = append(keys, "no_sync: true")
 	}

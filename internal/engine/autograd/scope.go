@@ -44,7 +44,7 @@ const (
 	ReduceStream
 	ReplicateStream
 	ConvertStream // of what FSDP1 does before it gathers (_pre_unshard_stream)
-	AwayStream // of OffloadActivations
+	AwayStream    // of OffloadActivations
 )
 
 // Push begins a scope that is as the one around it, and returns that one.

@@ -296,17 +296,36 @@ func (h *flatHandle) shardedViews() {
 	}
 }
 
-// start is _lazy_init: attributes that get their memory later are allocated, and freed.
+// start is _lazy_init: buffers are converted, and attributes that get their memory later are
+// allocated, and freed.
 func (c *flatSharding) start() {
 	if c.started {
 		return
 	}
 	c.started = true
+	if d := c.Flat.BufferDType; d != nil {
+		for i := len(c.states) - 1; i >= 0; i-- {
+			c.convertBuffers(c.states[i].module, *d)
+		}
+	}
 	for _, s := range c.states { // the root is the first
 		if s.handle != nil {
 			s.handle.attributes()
 		}
 	}
+}
+
+// convertBuffers is _cast_buffers_to_dtype_and_device.
+func (c *flatSharding) convertBuffers(m *python.Module, d tensor.DType) {
+	p := c.p
+	m.EachBuffer(func(x *python.Cell) {
+		if t := x.T; t != nil && t.DType.IsFloating() && t.DType != d {
+			p.Layer = x.Layer
+			x.T = p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: d}, t)
+			p.Mark(x.T, trace.Parameters)
+			p.Drop(t)
+		}
+	})
 }
 
 // attributes is init_flat_param_attributes.

@@ -19,6 +19,7 @@ func (j *Job) flat(s *spec.Parallel, f *program.FSDP) {
 		{"forward_prefetch", s.Forward.At, 1, s.Forward.Set},
 		{"backward_prefetch", s.Backward.At, 1, s.Backward.Set},
 		{"cast_root_forward_inputs", s.CastRoot.At, 1, s.CastRoot.Set},
+		{"buffer_dtype", s.Buffer.At, 1, s.Buffer.Set},
 		{"reshard_after_forward", spanOf(s.Reshard), 2, s.Reshard != nil},
 		{"reshard_last", s.Last.At, 2, s.Last.Set},
 		{"shard_embeddings", s.Ends.At, 2, s.Ends.Set},
@@ -36,6 +37,7 @@ func (j *Job) flat(s *spec.Parallel, f *program.FSDP) {
 	}
 	_, castRoot := s.CastsInputs()
 	f.Flat = &program.FlatFSDP{Strategy: s.Strategy.V, Orig: s.Orig.V, ForwardPrefetch: s.Forward.V, BackwardPrefetch: s.Backward.V, CastRoot: castRoot}
+	f.Flat.BufferDType = j.floating(s.Buffer)
 	if f.Flat.BackwardPrefetch == "NO_PREFETCH" {
 		f.Flat.BackwardPrefetch = ""
 	}
@@ -60,8 +62,7 @@ func (j *Job) flat(s *spec.Parallel, f *program.FSDP) {
 		{"a GradScaler (amp-fp16)", job.Scaler},
 		{"optimizer_in_backward", job.InBackward},
 		{"channels_last", job.ChannelsLast},
-		{"load", m.Loaded != nil},
-		{"train.clip_grad_norm", j.Spec.Train.ClipGradNorm.Set},
+		{"load to the GPU", m.Loaded != nil && m.Loaded.OnDevice},
 	} {
 		if x.given {
 			j.fail(s.Version.At, "%s is not modelled with version 1 of fsdp", x.what)

@@ -119,6 +119,7 @@ func (j *Job) parallelKeys(s *spec.Parallel) {
 		{"forward_prefetch", "fsdp", s.Forward.At, s.Forward.Set && !s.FSDP.Set},
 		{"backward_prefetch", "fsdp", s.Backward.At, s.Backward.Set && !s.FSDP.Set},
 		{"cast_root_forward_inputs", "fsdp", s.CastRoot.At, s.CastRoot.Set && !s.FSDP.Set},
+		{"buffer_dtype", "fsdp", s.Buffer.At, s.Buffer.Set && !s.FSDP.Set},
 		{"plan", "tp", spanOf(s.Plan), s.Plan != nil && !s.TP.Set},
 		{"loss_parallel", "tp", s.Loss.At, s.Loss.Set && !s.TP.Set},
 		{"rank", "deepspeed", s.Rank.At, s.Rank.Set && s.DeepSpeedRanks() == 0},

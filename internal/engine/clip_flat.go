@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"github.com/memplan/memplan/internal/aten"
+	"github.com/memplan/memplan/internal/engine/python"
+	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/tensor"
+)
+
+// clipFlat is FullyShardedDataParallel.clip_grad_norm_ (_get_grad_norm in
+// torch/distributed/fsdp/fully_sharded_data_parallel.py): the norm of each gradient in float32,
+// their norm, which is added over the ranks, and scalars; the gradients are multiplied one by one.
+func (j *job) clipFlat(s *program.Stmt, grads []*op.Tensor) {
+	const d = tensor.Float32
+	if j.zero == nil { // _zero_scalar
+		j.zero = j.scalar(d)
+	}
+	local := j.zero
+	if len(grads) == 0 {
+		local = j.Keep(local)
+	} else {
+		local = j.flatNorm(grads)
+	}
+	square := j.scalar(d)
+	total := j.scalar(d)
+	j.Drop(square)
+	sum := j.scalar(d)
+	reciprocal := j.scalar(d)
+	coefficient := j.scalar(d)
+	j.Drop(reciprocal, sum)
+	clamped := j.scalar(d)
+	to := d
+	for i, g := range grads {
+		if g.DType != d {
+			j.Drop(j.scalar(g.DType))
+		}
+		if i == 0 {
+			to = g.DType
+		}
+	}
+	if to != d {
+		converted := j.scalar(to)
+		defer j.Drop(total)
+		total = converted
+	}
+	j.Drop(local, coefficient, clamped)
+	if len(s.Targets) > 0 {
+		j.Store(j.frame, s.Targets[0], python.Value{T: total})
+		return
+	}
+	j.Drop(total)
+}
+
+// flatNorm is _get_grad_norm.
+func (j *job) flatNorm(grads []*op.Tensor) *op.Tensor {
+	two, d := 2.0, tensor.Float32
+	args := &aten.NormArgs{P: &two, ReduceArgs: aten.ReduceArgs{DType: &d}}
+	var norms []*op.Tensor
+	for _, g := range grads {
+		if g.DType != grads[0].DType {
+			j.Fail("clip_grad_norm_ of FSDP requires a uniform dtype across all gradients, PyTorch says: not %s and %s", grads[0].DType, g.DType)
+		}
+		j.Quiet(func() { norms = append(norms, j.Do1(aten.VectorNorm, args, g)) })
+	}
+	stacked := j.New(tensor.Contiguous(tensor.D(int64(len(norms)))), d)
+	for i := len(norms) - 1; i >= 0; i-- {
+		j.Drop(norms[i])
+	}
+	var norm *op.Tensor
+	j.Quiet(func() { norm = j.Do1(aten.VectorNorm, args, stacked) })
+	j.Drop(stacked)
+	return norm
+}
