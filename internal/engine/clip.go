@@ -5,6 +5,7 @@ import (
 
 	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/engine/distributed"
 	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
@@ -17,9 +18,12 @@ import (
 // their norm, and scalars (torch/nn/utils/clip_grad.py).
 func (j *job) clip(s *program.Stmt) {
 	grads := j.gradients(s.Optimizer)
-	if f := j.prog.Parallel.FSDP; s.Kind == program.ClipNorm && f != nil && f.Flat != nil && f.Divides() {
-		j.clipFlat(s, grads)
-		return
+	if f := j.prog.Parallel.FSDP; s.Kind == program.ClipNorm && f != nil && f.Flat != nil {
+		j.flatZero()
+		if f.Divides() {
+			j.clipFlat(s, distributed.FlatGradients(j.order[0]))
+			return
+		}
 	}
 	if s.Kind == program.ClipValue || j.parametersOnCPU() || j.Offload.Gradients || len(grads) == 0 { // in place, or on the CPU
 		if j.Executes() {

@@ -8,15 +8,21 @@ import (
 	"github.com/memplan/memplan/internal/tensor"
 )
 
+// flatZero is _zero_scalar of FullyShardedDataParallel, which the first call of clip_grad_norm_
+// makes.
+func (j *job) flatZero() *op.Tensor {
+	if j.zero == nil {
+		j.zero = j.scalar(tensor.Float32)
+	}
+	return j.zero
+}
+
 // clipFlat is FullyShardedDataParallel.clip_grad_norm_ (_get_grad_norm in
 // torch/distributed/fsdp/fully_sharded_data_parallel.py): the norm of each gradient in float32,
 // their norm, which is added over the ranks, and scalars; the gradients are multiplied one by one.
 func (j *job) clipFlat(s *program.Stmt, grads []*op.Tensor) {
 	const d = tensor.Float32
-	if j.zero == nil { // _zero_scalar
-		j.zero = j.scalar(d)
-	}
-	local := j.zero
+	local := j.flatZero()
 	if len(grads) == 0 {
 		local = j.Keep(local)
 	} else {
@@ -39,17 +45,18 @@ func (j *job) clipFlat(s *program.Stmt, grads []*op.Tensor) {
 			to = g.DType
 		}
 	}
+	returned := j.Keep(total)
 	if to != d {
-		converted := j.scalar(to)
-		defer j.Drop(total)
-		total = converted
+		j.Drop(returned)
+		returned = j.scalar(to)
 	}
-	j.Drop(local, coefficient, clamped)
+	j.Drop(local, total)
+	j.Drop(coefficient, clamped)
 	if len(s.Targets) > 0 {
-		j.Store(j.frame, s.Targets[0], python.Value{T: total})
+		j.Store(j.frame, s.Targets[0], python.Value{T: returned})
 		return
 	}
-	j.Drop(total)
+	j.Drop(returned)
 }
 
 // flatNorm is _get_grad_norm.

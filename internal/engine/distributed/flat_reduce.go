@@ -155,6 +155,30 @@ func (h *flatHandle) wholeGradients() {
 	}
 }
 
+// FlatGradients lists the gradients of a model that FullyShardedDataParallel divides, in the
+// order of its instances.
+func FlatGradients(m *python.Module) []*op.Tensor {
+	var out []*op.Tensor
+	for _, s := range m.Hooks.(*flatState).states {
+		if s.handle == nil {
+			continue
+		}
+		leaves := []*op.Tensor{s.handle.flat}
+		if s.Flat.Orig {
+			leaves = nil
+			for _, x := range s.handle.cells {
+				leaves = append(leaves, x.T)
+			}
+		}
+		for _, t := range leaves {
+			if g := autograd.Of(t).Grad; g != nil {
+				out = append(out, &g.Tensor)
+			}
+		}
+	}
+	return out
+}
+
 // dropGrad gives up the gradient of a leaf.
 func dropGrad(p *python.Interp, leaf *autograd.Object) {
 	if g := leaf.Grad; g != nil {
