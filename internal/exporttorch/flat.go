@@ -13,7 +13,7 @@ import (
 func (s *script) flatImports(f *program.FSDP) {
 	names := []string{"FullyShardedDataParallel"}
 	for name, used := range map[string]bool{
-		"BackwardPrefetch": f.Flat.BackwardPrefetch == "BACKWARD_POST", "MixedPrecision": flatPrecision(f) != "", "ShardingStrategy": f.Flat.Strategy != program.FullShard,
+		"BackwardPrefetch": f.Flat.BackwardPrefetch == "BACKWARD_POST", "CPUOffload": f.Offload, "MixedPrecision": flatPrecision(f) != "", "ShardingStrategy": f.Flat.Strategy != program.FullShard,
 	} {
 		if used {
 			names = append(names, name)
@@ -44,6 +44,9 @@ func (s *script) flatten(model string) {
 		args += ", backward_prefetch=None"
 	case "BACKWARD_POST":
 		args += ", backward_prefetch=BackwardPrefetch.BACKWARD_POST"
+	}
+	if f.Offload {
+		args += ", cpu_offload=CPUOffload(offload_params=True)"
 	}
 	if mp := flatPrecision(f); mp != "" {
 		args += ", mixed_precision=" + mp

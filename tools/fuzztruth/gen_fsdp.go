@@ -37,6 +37,12 @@ func shardedAdapted(g *generator, seed uint64) (text, arch string) {
 	return g.adapted(g.fsdp, seed)
 }
 
+// flattenedOnHost draws one that FullyShardedDataParallel divides, with the parts in host memory.
+func flattenedOnHost(g *generator, seed uint64) (text, arch string) {
+	g.offload = 1
+	return flattened(g, seed)
+}
+
 // flattenedAdapted draws one that FullyShardedDataParallel divides.
 func flattenedAdapted(g *generator, seed uint64) (text, arch string) {
 	return g.adapted(g.fsdp1, seed)
@@ -129,6 +135,7 @@ func (g *generator) fsdp1(root *program.Class, accumulates bool) []string {
 	keys = append(keys, g.maybe(0.5, "param_dtype: bfloat16", "param_dtype: bfloat16", "param_dtype: float16")...)
 	keys = append(keys, g.maybe(0.35, "reduce_dtype: float32", "reduce_dtype: float32", "reduce_dtype: bfloat16", "reduce_dtype: float16")...)
 	keys = append(keys, g.maybe(0.15, "cast_forward_inputs: true", "cast_root_forward_inputs: false")...)
+	keys = append(keys, g.maybe(g.offload, "cpu_offload: true")...)
 	keys = append(keys, g.maybe(0.1, "buffer_dtype: bfloat16", "buffer_dtype: float32")...)
 	if accumulates && g.chance(0.6) {
 		keys = append(keys, "no_sync: true")

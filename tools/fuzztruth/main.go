@@ -64,6 +64,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"ddp":        replicated,
 	"fsdp":       sharded,
 	"fsdp1":      flattened,
+	"fsdp1_host": flattenedOnHost,
 	"fsdp1_lora": flattenedAdapted,
 	"fsdp_lora":  shardedAdapted,
 	"deepspeed":  engined,

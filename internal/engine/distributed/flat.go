@@ -63,6 +63,8 @@ type flatHandle struct {
 	full   *op.Tensor // _full_param_padded; nil: nothing is divided
 	views  []*op.Tensor
 	saved  *op.Tensor // _saved_grad_shard
+	copied *op.Tensor // shard on the device, while parameters in host memory are views of it
+	onHost *op.Tensor // _cpu_grad
 	whole  bool       // flat is not over shard
 	skips  bool       // the modules have views of the whole after the forward pass (_skipped_use_sharded_views)
 	phase  shardPhase
@@ -252,6 +254,11 @@ func (h *flatHandle) make(trained bool) {
 			x.Divided = h.full != nil
 		}
 		h.shardedViews()
+	}
+	if h.Offload {
+		h.toHost()
+	}
+	if h.Flat.Orig {
 		return
 	}
 	for i := len(h.cells) - 1; i >= 0; i-- { // managed_params, a list
@@ -259,6 +266,19 @@ func (h *flatHandle) make(trained bool) {
 		p.Drop(x.T)
 		x.T, x.Divided = nil, true
 	}
+}
+
+// toHost moves the part to host memory.
+func (h *flatHandle) toHost() {
+	p := h.p
+	device := h.shard
+	h.shard = p.Transfer(device, true, false, device.Layout)
+	p.Mark(h.shard, trace.Parameters)
+	p.SetData(h.flat, h.shard, h.shard.Layout)
+	if h.Flat.Orig {
+		h.shardedViews()
+	}
+	p.Drop(device)
 }
 
 // unallocated is a tensor whose storage has no memory yet.
@@ -272,6 +292,8 @@ func (h *flatHandle) unallocated(n int64, d tensor.DType) *op.Tensor {
 func (h *flatHandle) shardedViews() {
 	p := h.p
 	h.skips = false
+	defer p.Drop(h.copied)
+	h.copied = nil
 	at := int64(0)
 	k := 0
 	for i, n := range h.pieces {
@@ -336,6 +358,9 @@ func (h *flatHandle) attributes() {
 		if h.low != nil {
 			once(h.part, h.computes)
 		}
+		if h.Offload {
+			h.pin()
+		}
 		if h.full != nil {
 			once(h.part*h.ranks, h.computes)
 			if h.low != nil {
@@ -345,19 +370,52 @@ func (h *flatHandle) attributes() {
 	})
 }
 
+// pin puts the part into page-locked memory, and makes the gradient there.
+func (h *flatHandle) pin() {
+	p := h.p
+	p.On(true, true, func() {
+		pinned := p.New(h.shard.Layout, h.dtype)
+		p.Mark(pinned, trace.Parameters)
+		before := h.shard
+		h.shard = pinned
+		p.SetData(h.flat, pinned, pinned.Layout)
+		if h.Flat.Orig {
+			h.shardedViews()
+		}
+		p.Drop(before)
+		h.onHost = p.New(h.shard.Layout, h.dtype)
+		p.Mark(h.onHost, trace.Gradients)
+	})
+}
+
 // unshard is _unshard: the part is converted on one stream, and all are gathered on another.
 func (h *flatHandle) unshard() {
 	p := h.p
 	gathers := h.full != nil && autograd.StorageBytes(h.full) == 0
+	var copied *op.Tensor
 	p.Labelled("FSDP::all_gather", h.layer, func() {
-		if h.low != nil && (gathers || h.full == nil) {
-			p.OnStream(autograd.ConvertStream, func() { h.fill(h.low) })
+		p.OnStream(autograd.ConvertStream, func() {
+			if h.low != nil && (gathers || h.full == nil || h.Offload) {
+				h.fill(h.low)
+			}
+			if h.Offload {
+				copied = p.Transfer(h.shard, false, false, h.shard.Layout)
+			}
+		})
+		if h.low != nil {
+			p.Drop(copied)
+			copied = nil
+		}
+		if copied != nil && h.Flat.Orig { // flat_param_to
+			p.Drop(h.copied)
+			h.copied, copied, h.skips = copied, nil, false
 		}
 		if gathers {
 			p.OnStream(autograd.GatherStream, func() { h.fill(h.full) })
 		}
 	})
 	h.useWhole()
+	p.Drop(copied)
 	if h.low != nil && h.full != nil {
 		p.EmptyStorage(h.low)
 	}

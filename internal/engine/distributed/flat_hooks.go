@@ -211,6 +211,10 @@ func (c *flatSharding) finish() {
 		if o := autograd.Of(h.flat); o.Requires && !c.local && h.saved != nil { // prepare_gradient_for_optim
 			o.Grad = autograd.Of(h.saved)
 			h.saved = nil
+			if h.Offload {
+				dropGrad(c.p, o)
+				o.Grad = autograd.Of(c.p.Keep(h.onHost))
+			}
 		}
 		h.ran, h.needsBackward, h.prefetched, h.postIndex, h.phase = false, false, false, -1, shardIdle
 	}

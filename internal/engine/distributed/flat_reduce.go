@@ -16,6 +16,10 @@ func (h *flatHandle) keepGradient() {
 	if h.full == nil || o.Grad == nil || o.Grad.Numel() == h.total {
 		return
 	}
+	if h.Offload {
+		dropGrad(h.p, o)
+		return
+	}
 	h.saved, o.Grad = &o.Grad.Tensor, nil
 }
 
@@ -85,7 +89,11 @@ func (h *flatHandle) reduce() {
 	} else {
 		p.Drop(p.Do1(aten.AddInPlace, &aten.AddArgs{}, h.saved, sum))
 	}
-	h.shardedGradients(h.saved)
+	if h.Offload {
+		h.shardedGradients(h.onHost)
+	} else {
+		h.shardedGradients(h.saved)
+	}
 	p.Drop(grad)
 	if padded != grad {
 		p.Drop(padded)

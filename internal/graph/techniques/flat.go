@@ -58,7 +58,8 @@ func (j *Job) flat(s *spec.Parallel, f *program.FSDP) {
 		what  string
 		given bool
 	}{
-		{"cpu_offload", f.Offload},
+		{"cpu_offload where nothing is divided", f.Offload && !f.Divides()},
+		{"cpu_offload and train.clip_grad_norm", f.Offload && j.Spec.Train.ClipGradNorm.Set},
 		{"a GradScaler (amp-fp16)", job.Scaler},
 		{"optimizer_in_backward", job.InBackward},
 		{"channels_last", job.ChannelsLast},
