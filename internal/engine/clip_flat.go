@@ -23,14 +23,23 @@ func (j *job) flatZero() *op.Tensor {
 func (j *job) clipFlat(s *program.Stmt, grads []*op.Tensor) {
 	const d = tensor.Float32
 	local := j.flatZero()
-	if len(grads) == 0 {
+	switch {
+	case len(grads) == 0:
 		local = j.Keep(local)
-	} else {
+	case j.parametersOnCPU():
+		local = j.scalar(d) // copied from the CPU
+	default:
 		local = j.flatNorm(grads)
 	}
 	square := j.scalar(d)
 	total := j.scalar(d)
 	j.Drop(square)
+	if j.parametersOnCPU() { // all else is, too
+		returned := j.Transfer(total, true, false, total.Layout)
+		j.Drop(total, local)
+		j.returnNorm(s, returned)
+		return
+	}
 	sum := j.scalar(d)
 	reciprocal := j.scalar(d)
 	coefficient := j.scalar(d)
@@ -52,11 +61,16 @@ func (j *job) clipFlat(s *program.Stmt, grads []*op.Tensor) {
 	}
 	j.Drop(local, total)
 	j.Drop(coefficient, clamped)
+	j.returnNorm(s, returned)
+}
+
+// returnNorm gives the norm to the name that takes it.
+func (j *job) returnNorm(s *program.Stmt, norm *op.Tensor) {
 	if len(s.Targets) > 0 {
-		j.Store(j.frame, s.Targets[0], python.Value{T: returned})
+		j.Store(j.frame, s.Targets[0], python.Value{T: norm})
 		return
 	}
-	j.Drop(returned)
+	j.Drop(norm)
 }
 
 // flatNorm is _get_grad_norm.

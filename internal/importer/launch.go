@@ -158,22 +158,17 @@ func (f *file) sharded(j *job, conf *spec.Value) {
 		version = fsdpKey(conf, "version")
 	}
 	two := j.spread.two || version != nil && version.Str == "2"
-	offload := fsdpKey(conf, "offload_params")
-	if !two && given(offload) {
-		f.doubt(j, conf, "fsdp_version: FSDP1 with offload_params, whose flat parameters are gathered and reduced in other blocks; planned as FSDP2")
-	}
 	f.table(j, conf, fsdpFormat, "fsdp_")
-	if given(offload) {
-		j.out.put("parallel.cpu_offload", "true", f.from(offload))
+	if v := fsdpKey(conf, "offload_params"); given(v) {
+		j.out.put("parallel.cpu_offload", "true", f.from(v))
 	}
 	mixed := f.mixedPrecision(j, conf)
 	types := []string{"param_dtype", "reduce_dtype", "output_dtype"}
-	switch {
-	case !two && !given(offload):
+	if two {
+		f.resharded(j, conf)
+	} else {
 		f.flat(j, conf)
 		types[2] = "buffer_dtype"
-	default:
-		f.resharded(j, conf)
 	}
 	if version != nil && version.Str == "2" && j.format != axolotl { // which has a fsdp2_prepare_model of its own
 		j.put("parallel.shard_embeddings", "true", nil).why = "as accelerate 1.14 does it"

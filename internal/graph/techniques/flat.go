@@ -59,7 +59,6 @@ func (j *Job) flat(s *spec.Parallel, f *program.FSDP) {
 		given bool
 	}{
 		{"cpu_offload where nothing is divided", f.Offload && !f.Divides()},
-		{"cpu_offload and train.clip_grad_norm", f.Offload && j.Spec.Train.ClipGradNorm.Set},
 		{"a GradScaler (amp-fp16)", job.Scaler},
 		{"optimizer_in_backward", job.InBackward},
 		{"channels_last", job.ChannelsLast},
@@ -70,8 +69,8 @@ func (j *Job) flat(s *spec.Parallel, f *program.FSDP) {
 		}
 	}
 	for _, o := range job.Optimizers {
-		if len(o.Groups) > 0 {
-			j.fail(s.Version.At, "groups of an optimizer's parameters are not modelled with version 1 of fsdp, whose parameters have other names")
+		if len(o.Groups) > 0 && !f.Flat.Orig && !j.Spec.Trainer.OfTransformers() { // whose patterns fit no flat parameter
+			j.fail(s.Version.At, "groups of an optimizer's parameters are not modelled with version 1 of fsdp, whose flat parameters have other names; use_orig_params: true keeps those of the model")
 		}
 	}
 }

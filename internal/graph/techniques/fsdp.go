@@ -273,12 +273,12 @@ func (j *Job) fsdpGoesWith(s *spec.Parallel) {
 			j.fail(s.FSDP.At, "%s is %s, which copies its weights to one buffer when they are not in one; that is not modelled with parallel.fsdp", path, c.Describe())
 		}
 	})
-	if job.Parallel.FSDP.Flat != nil {
-		return // optimizers step plain tensors
-	}
 	for _, o := range job.Optimizers {
 		for _, args := range o.AllArgs() {
-			err := o.Row.CheckSharded(args)
+			var err error
+			if job.Parallel.FSDP.Flat == nil { // whose optimizers step plain tensors
+				err = o.Row.CheckSharded(args)
+			}
 			if err == nil && job.Parallel.FSDP.Offload {
 				err = o.Row.CheckCPU(args)
 			}
