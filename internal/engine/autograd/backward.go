@@ -381,8 +381,9 @@ func (p *Player) accumulate(e edge, t *op.Tensor) *op.Tensor {
 		return nil
 	}
 	old := Of(*sum)
-	outer := p.stream
-	p.Op, p.stream = p.names.op("add"), e.fn.stream
+	p.Op = p.names.op("add")
+	outer := p.Push()
+	p.stream = e.fn.stream
 	wrapped := old.Wrapped || Of(t).Wrapped || e.fn.leaf != nil && e.fn.leaf.Wrapped || e.fn.wraps
 	if !wrapped && !p.env.GradMode && old.refs == 1 && old.st.refs == 1 && old.IsDense() {
 		p.Drop(p.Do1(aten.AddInPlace, &aten.AddArgs{}, *sum, t))
@@ -390,7 +391,7 @@ func (p *Player) accumulate(e edge, t *op.Tensor) *op.Tensor {
 		*sum = p.Do1(aten.Add, &aten.AddArgs{}, *sum, t)
 		p.Drop(&old.Tensor)
 	}
-	p.stream = outer
+	p.Pop(outer)
 	return t
 }
 
