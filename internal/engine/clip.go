@@ -5,6 +5,7 @@ import (
 
 	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/engine/distributed"
 	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
@@ -17,6 +18,13 @@ import (
 // their norm, and scalars (torch/nn/utils/clip_grad.py).
 func (j *job) clip(s *program.Stmt) {
 	grads := j.gradients(s.Optimizer)
+	if f := j.prog.Parallel.FSDP; s.Kind == program.ClipNorm && f != nil && f.Flat != nil {
+		j.flatZero()
+		if f.Divides() {
+			j.clipFlat(s, distributed.FlatGradients(j.order[0]))
+			return
+		}
+	}
 	if s.Kind == program.ClipValue || j.parametersOnCPU() || j.Offload.Gradients || len(grads) == 0 { // in place, or on the CPU
 		if j.Executes() {
 			j.Must(j.backend.Clip(grads, s.Kind == program.ClipValue, s.Number))
@@ -103,7 +111,7 @@ func (j *job) reduceNorm(at normPlacement, d tensor.DType) *op.Tensor {
 // torch/distributed/tensor/_ops/_tensor_ops.py).
 func (j *job) stackNorms(optimizer int, norms []*op.Tensor, d tensor.DType) (*op.Tensor, normPlacement) {
 	size := tensor.Contiguous(tensor.D(int64(len(norms))))
-	if j.prog.Parallel.FSDP != nil {
+	if f := j.prog.Parallel.FSDP; f != nil && f.Flat == nil {
 		return j.New(size, d), normOfPart
 	}
 	if j.prog.Parallel.TP == nil {

@@ -99,6 +99,7 @@ type job struct {
 	order    []*python.Module // of models
 	params   []*python.Cell   // of all models
 	aux      *python.Module   // what the step calls itself
+	zero     *op.Tensor       // of FullyShardedDataParallel.clip_grad_norm_; nil: it has not run
 
 	script
 	batches
@@ -217,6 +218,8 @@ func (j *job) setup() {
 		switch {
 		case j.Offload.Parameters:
 			j.ToHost(root)
+		case j.prog.Parallel.FSDP != nil && j.prog.Parallel.FSDP.Flat != nil:
+			distributed.Flatten(j.Interp, root, j.prog)
 		case j.prog.Parallel.FSDP != nil:
 			distributed.Shard(j.Interp, root, j.prog)
 		case m.Loaded != nil && j.prog.Parallel.DeepSpeed != nil && j.prog.Parallel.DeepSpeed.Stage == 3:

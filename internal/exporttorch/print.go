@@ -132,6 +132,10 @@ func (p *printer) stmt(s *program.Stmt) {
 		if len(s.Targets) > 0 {
 			norm = p.names(s.Targets) + " = "
 		}
+		if f := p.job.Parallel.FSDP; f != nil && f.Flat != nil && s.Kind == program.ClipNorm {
+			p.printf("%s%s.clip_grad_norm_(%s)", norm, p.modelName(o.Models[0]), program.Literal(s.Number))
+			return
+		}
 		p.printf("%snn.utils.%s(%s, %s)", norm, name, p.gradients(o), program.Literal(s.Number))
 	case program.RateStep:
 		p.printf("%s.step()", p.schedulerName(p.job.Optimizers[s.Optimizer].Name))

@@ -32,6 +32,7 @@ func (el *building) techniques() *techniques.Job {
 		ClassName: el.className, Warnings: &el.warnings, NotModelled: &el.notModelled,
 		DeepSpeed: el.deepspeed,
 	}
+	j.Env.Gathered = el.gathers(el.ms[0]) // of the only model
 	for _, x := range el.plan {
 		j.Plan = append(j.Plan, techniques.Planned{Pattern: x.Pattern, Style: *style(x)})
 	}

@@ -100,6 +100,7 @@ func (el *building) transformersLoop(given map[string]any) {
 	given["nan_loss"] = t.NaNLoss.V
 	if p := el.spec.Parallel; p != nil {
 		given["world"] = max(p.DDP.V, p.FSDP.V, p.DeepSpeedRanks(), 1)
+		given["fsdp"] = p.FSDP.Set
 	}
 	if given["deepspeed"] = el.spec.Parallel.IsDeepSpeed(); el.spec.Parallel.IsDeepSpeed() {
 		given["bf16"], given["fp16"] = false, false // no autocast

@@ -38,6 +38,14 @@ type Parallel struct {
 	Offload   Boolean `yaml:"cpu_offload" default:"false" of:"fsdp" doc:"of fsdp: CPUOffloadPolicy; parameters, gradients and the optimizer are in host memory"`
 	Pin       Boolean `yaml:"pin_memory" default:"true" of:"fsdp" doc:"of fsdp: with cpu_offload, in page-locked memory"`
 
+	Version  Integer `yaml:"version" min:"1" max:"2" default:"2" of:"fsdp" doc:"of fsdp: 1: FullyShardedDataParallel, FSDP1, around modules and the model: the parameters of each are one flat parameter, which is divided. The keys below are of version 1"`
+	Strategy String  `yaml:"sharding_strategy" enum:"FULL_SHARD|SHARD_GRAD_OP|NO_SHARD|HYBRID_SHARD|_HYBRID_SHARD_ZERO2" default:"FULL_SHARD" of:"fsdp" doc:"of fsdp, version 1: what is divided, and when it is gathered; the hybrid strategies need replicate"`
+	Orig     Boolean `yaml:"use_orig_params" default:"false" of:"fsdp" doc:"of fsdp, version 1: the optimizer steps views of the flat parameters, one for each parameter of the model"`
+	Forward  Boolean `yaml:"forward_prefetch" default:"false" of:"fsdp" doc:"of fsdp, version 1: the parameters of the next module are gathered before a module runs"`
+	Backward String  `yaml:"backward_prefetch" enum:"BACKWARD_PRE|BACKWARD_POST|NO_PREFETCH" default:"BACKWARD_PRE" of:"fsdp" doc:"of fsdp, version 1: when in the backward pass the parameters of the next module are gathered"`
+	Buffer   String  `yaml:"buffer_dtype" of:"fsdp" doc:"of fsdp, version 1: type to which buffers of floating-point numbers are converted"`
+	CastRoot Boolean `yaml:"cast_root_forward_inputs" default:"true" of:"fsdp" doc:"of fsdp, version 1: arguments of the model are converted to param_dtype; cast_forward_inputs, those of all modules, is false by default"`
+
 	ZeRO   Integer `yaml:"zero" min:"1" of:"ddp" doc:"of ddp: 1, the stage of ZeRO: each process steps some of the parameters and has their optimizer state alone (torch.distributed.optim.ZeroRedundancyOptimizer)"`
 	Bucket Boolean `yaml:"parameters_as_bucket_view" default:"false" of:"ddp" doc:"of zero: the parameters that a process steps are views of one tensor"`
 
@@ -95,6 +103,18 @@ func (p *Parallel) IsDeepSpeed() bool {
 
 // AsAccelerate reports whether FSDP2 is that of accelerate.
 func (p *Parallel) AsAccelerate() bool { return p != nil && p.FSDP.Set && p.Ends.V }
+
+// FSDP1 reports whether FullyShardedDataParallel divides the model.
+func (p *Parallel) FSDP1() bool { return p != nil && p.FSDP.Set && p.Version.V == 1 }
+
+// CastsInputs reports whether FSDP converts what goes into modules that are sharded, and what
+// goes into the model.
+func (p *Parallel) CastsInputs() (modules, root bool) {
+	if p.FSDP1() {
+		return p.Cast.Set && p.Cast.V, p.CastRoot.V || p.Cast.Set && p.Cast.V
+	}
+	return p.Cast.V, p.Cast.V
+}
 
 // DeepSpeedRanks is the number of processes with DeepSpeed's engine, 0 if there is none.
 func (p *Parallel) DeepSpeedRanks() int64 {
