@@ -1,5 +1,7 @@
 package cpu
 
+import "github.com/memplan/memplan/internal/tensor"
+
 // Functions of single elements are computed in float64 and rounded once, as
 // float32 kernels of PyTorch are within an ulp or two. Runs of elements that lie
 // side by side have loops of their own.
@@ -23,6 +25,37 @@ func map1[T float](bind func(n []float64) func(a float64) float64) runner {
 		})
 		return nil
 	}
+}
+
+// bySingles gives a row of functions of one or two operands a loop for runs of float32 that
+// lie side by side; without a second operand b is empty. It must give the bits of
+// the row's function.
+func (r row) bySingles(runs func(n []float64) func(y, a, b []float32)) row {
+	general := r.run[tensor.Float32]
+	r.run[tensor.Float32] = func(l *launch) error {
+		run := runs(l.call.F)
+		w := l.over()
+		for _, step := range w.stride[len(w.size)-1] {
+			if run == nil || step != 1 {
+				return general(l)
+			}
+		}
+		y, a := view[float32](l, 0), view[float32](l, 1)
+		w.each(func(at []int, n int, _ []int) {
+			var b []float32
+			if len(at) > 2 {
+				b = view[float32](l, 2)[at[2]:][:n]
+			}
+			run(y[at[0]:][:n], a[at[1]:][:n], b)
+		})
+		return nil
+	}
+	return r
+}
+
+// loop is a loop that does not depend on the numbers of the call.
+func loop(run func(y, a, b []float32)) func([]float64) func(y, a, b []float32) {
+	return func([]float64) func(y, a, b []float32) { return run }
 }
 
 // map2 is a kernel y = f(a, b).

@@ -62,7 +62,7 @@ var unaryRows = map[*kernel.Kernel]row{
 			return 0
 		}
 		return a // a NaN too
-	}),
+	}).bySingles(loop(reluRun)),
 	kernel.LeakyRelu: unaryOf(func(n []float64) func(float64) float64 {
 		slope := n[0]
 		return func(a float64) float64 {
@@ -112,6 +112,37 @@ var unaryRows = map[*kernel.Kernel]row{
 	}),
 }
 
+// Of numbers below zero, as bits, the first is the one nearest to it.
+const (
+	negativeZero = 1 << 31
+	negatives    = 0xff800000 - negativeZero // how many there are, infinity the last
+)
+
+// reluRun decides by bits, so that there are no branches.
+func reluRun(y, a, _ []float32) {
+	for i, v := range a[:len(y)] {
+		bits := math.Float32bits(v)
+		if bits-negativeZero-1 < negatives {
+			bits = 0
+		}
+		y[i] = math.Float32frombits(bits)
+	}
+}
+
+func reluGradRun(y, g, r []float32) {
+	g, r = g[:len(y)], r[:len(y)]
+	for i := range y {
+		bits, sign := math.Float32bits(g[i]), math.Float32bits(r[i])
+		if sign-negativeZero <= negatives {
+			bits = 0
+		}
+		if sign == 0 {
+			bits = 0
+		}
+		y[i] = math.Float32frombits(bits)
+	}
+}
+
 // power raises to a fixed exponent; the usual ones without a logarithm
 // (pow_tensor_scalar in PowKernel.cpp).
 func power(exponent float64) func(a float64) float64 {
@@ -139,7 +170,7 @@ var gradRows = map[*kernel.Kernel]row{
 			return 0
 		}
 		return g
-	}),
+	}).bySingles(loop(reluGradRun)),
 	kernel.LeakyReluGrad: binaryOf(func(n []float64) func(g, x float64) float64 {
 		slope := n[0]
 		return func(g, x float64) float64 {
