@@ -1,6 +1,10 @@
 package cpu
 
-import "github.com/memplan/memplan/internal/tensor"
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
 
 // Functions of single elements are computed in float64 and rounded once, as
 // float32 kernels of PyTorch are within an ulp or two. Runs of elements that lie
@@ -100,6 +104,22 @@ func unary(f func(a float64) float64) row {
 
 func unaryOf(f func(n []float64) func(a float64) float64) row {
 	return floats(map1[float32](f), map1[float64](f))
+}
+
+// unaryByExp is a row of a function of one operand and of the exponential function.
+func unaryByExp(f func(a float64, exp func(float64) float64) float64) row {
+	bind := func(e func(float64) float64) func([]float64) func(float64) float64 {
+		return func([]float64) func(float64) float64 { return func(a float64) float64 { return f(a, e) } }
+	}
+	return floats(map1[float32](bind(exp)), map1[float64](bind(math.Exp)))
+}
+
+// binaryByExp is that of two.
+func binaryByExp(f func(a, b float64, exp func(float64) float64) float64) row {
+	bind := func(e func(float64) float64) func([]float64) func(a, b float64) float64 {
+		return func([]float64) func(a, b float64) float64 { return func(a, b float64) float64 { return f(a, b, e) } }
+	}
+	return floats(map2[float32](bind(exp)), map2[float64](bind(math.Exp)))
 }
 
 // binary is a row of a function of two.
