@@ -12,6 +12,7 @@ type Parallel struct {
 	TP    *TP   // parallelize_module of some modules; nil: of none
 
 	DeepSpeed *DeepSpeed // DeepSpeed's engine around the model; nil: none
+	Megatron  *Megatron  // Megatron-core's DistributedDataParallel and optimizer; nil: none
 }
 
 // DDP are the arguments of DistributedDataParallel.

@@ -1,0 +1,44 @@
+package engine
+
+import (
+	"github.com/memplan/memplan/internal/engine/distributed"
+	"github.com/memplan/memplan/internal/optim"
+)
+
+// makeMegatron puts Megatron-core's DistributedDataParallel around the model, whose optimizer
+// steps parameters in float32 from then on.
+func (j *job) makeMegatron() {
+	if m := j.prog.Parallel.Megatron; m != nil {
+		j.megatron = distributed.NewMegatron(j.Interp, m, j.opts[0], j.steppers[0].groups)
+		j.masters = make([]*optim.Param, len(j.opts[0]))
+	}
+}
+
+// megatronStep is MegatronOptimizer.step.
+func (j *job) megatronStep() {
+	outer := j.Push()
+	o := j.prog.Optimizers[0]
+	j.Label("Optimizer.step#" + o.Row.Name + ".step")
+	j.Env().GradMode = false
+	j.megatron.Prepare()
+	var groups []optim.Group
+	for g, members := range j.steppers[0].groups {
+		group := optim.Group{Args: o.Args}
+		if len(o.Groups) > 0 {
+			group.Args = o.Groups[g].Args
+		}
+		for _, k := range j.megatron.Stepped(members) {
+			if j.masters[k] == nil {
+				j.masters[k] = &optim.Param{}
+			}
+			j.masters[k].T, j.masters[k].Grad = j.megatron.Steps(k)
+			group.Params = append(group.Params, j.masters[k])
+		}
+		groups = append(groups, group)
+	}
+	j.Quiet(func() { o.Row.Step(j, groups) })
+	j.Pop(outer)
+	for _, c := range j.opts[0] {
+		j.Changes(c.T)
+	}
+}

@@ -1,0 +1,36 @@
+package graph
+
+import (
+	"slices"
+
+	"github.com/memplan/memplan/internal/graph/techniques"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+)
+
+// megatronLoop adds what the loop of Megatron is given in addition to its arguments, and
+// configures its DistributedDataParallel.
+func (el *building) megatronLoop(given map[string]any) {
+	t := el.spec.Trainer
+	if m := el.ms[0]; m.use.Preset.V != spec.MegatronPreset {
+		el.fail(m.at, "trainer: megatron trains its own model; write model: {preset: megatron}")
+	}
+	given["accumulation"] = el.spec.Train.GradAccumulation.V
+	given["create_attention_mask"] = !t.Args().Bool("no_create_attention_mask_in_dataloader")
+	b := t.MegatronBuffers()
+	el.job.Parallel.Megatron = &program.Megatron{Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: t.Args().Value("no_check_for_nan_in_loss_and_grad") == nil, Bucket: b.Bucket, Align: b.Align}
+}
+
+// undecayedOfMegatron are patterns of the parameters that Megatron gives no weight decay:
+// biases and what has one dimension (_get_param_groups in megatron/core/optimizer/__init__.py).
+var undecayedOfMegatron = program.Patterns{"*bias", "*norm.*"}
+
+// megatronGroups finds the patterns of the optimizer's group without weight decay.
+func (el *building) megatronGroups() {
+	c := el.spec.Train.Optimizer
+	for _, p := range undecayedOfMegatron {
+		if slices.ContainsFunc(el.job.Models[0].Root.ParamPaths(), program.Patterns{p}.Fits) {
+			c.Groups[0].Params = append(c.Groups[0].Params, spec.String{V: p, At: c.Name.At, Set: true})
+		}
+	}
+}
