@@ -2,16 +2,26 @@ package engine
 
 import (
 	"github.com/memplan/memplan/internal/engine/distributed"
+	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/optim"
 )
 
 // makeMegatron puts Megatron-core's DistributedDataParallel around the model, whose optimizer
 // steps parameters in float32 from then on.
 func (j *job) makeMegatron() {
-	if m := j.prog.Parallel.Megatron; m != nil {
-		j.megatron = distributed.NewMegatron(j.Interp, m, j.opts[0], j.steppers[0].groups)
-		j.masters = make([]*optim.Param, len(j.opts[0]))
+	m := j.prog.Parallel.Megatron
+	if m == nil {
+		return
 	}
+	var shared int64
+	root := j.order[0]
+	python.EachParameter(root, func(of *python.Module, k int) {
+		if m.Shared.Fits(of.ParameterPath(root, k)) {
+			shared += of.Params[k].T.Numel()
+		}
+	})
+	j.megatron = distributed.NewMegatron(j.Interp, m, j.opts[0], j.steppers[0].groups, shared)
+	j.masters = make([]*optim.Param, len(j.opts[0]))
 }
 
 // megatronStep is MegatronOptimizer.step.
@@ -37,6 +47,7 @@ func (j *job) megatronStep() {
 		groups = append(groups, group)
 	}
 	j.Quiet(func() { o.Row.Step(j, groups) })
+	j.megatron.Copied()
 	j.Pop(outer)
 	for _, c := range j.opts[0] {
 		j.Changes(c.T)

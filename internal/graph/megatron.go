@@ -17,9 +17,19 @@ func (el *building) megatronLoop(given map[string]any) {
 	}
 	given["accumulation"] = el.spec.Train.GradAccumulation.V
 	given["create_attention_mask"] = !t.Args().Bool("no_create_attention_mask_in_dataloader")
+	checks := t.Args().Value("no_check_for_nan_in_loss_and_grad") == nil && !t.Args().Bool("fp16") // which scales the loss
+	given["checks"] = checks
 	b := t.MegatronBuffers()
-	el.job.Parallel.Megatron = &program.Megatron{Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: t.Args().Value("no_check_for_nan_in_loss_and_grad") == nil, Bucket: b.Bucket, Align: b.Align}
+	m := &program.Megatron{Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: checks, Bucket: b.Bucket, Align: b.Align, Scaler: t.Args().Bool("fp16")}
+	if t.Args().Bool("sequence_parallel") && t.Args().Int("tensor_model_parallel_size") > 1 {
+		m.Shared = sharedOfMegatron
+	}
+	el.job.Parallel.Megatron = m
 }
+
+// sharedOfMegatron are patterns of the parameters that every tensor-parallel process has and that
+// see a part of the sequence: norms, and biases of RowParallelLinear.
+var sharedOfMegatron = program.Patterns{"*norm.*", "*linear_proj_bias", "*linear_fc2_bias"}
 
 // undecayedOfMegatron are patterns of the parameters that Megatron gives no weight decay:
 // biases and what has one dimension (_get_param_groups in megatron/core/optimizer/__init__.py).

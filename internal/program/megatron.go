@@ -12,6 +12,8 @@ type Megatron struct {
 	Distributed  bool         // the distributed optimizer
 	Fused        bool         // kernels of Transformer Engine or Apex take all gradients at once
 	Checks       bool         // whether gradients are NaN
+	Scaler       bool         // the loss is scaled: DynamicGradScaler
+	Shared       Patterns     // parameters whose gradients tensor-parallel processes add up
 	Bucket       int64        // elements of a bucket of gradients; 0: there is one
 	Align        int64        // a bucket's elements are a multiple of it
 }

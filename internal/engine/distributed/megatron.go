@@ -24,13 +24,13 @@ type Megatron struct {
 	*program.Megatron
 	params []*megatronParam // in the order of Module.parameters
 	index  map[*autograd.Object]*megatronParam
+	order  []*megatronParam // in the order of the optimizer's groups
+	shared int64            // elements of gradients that tensor-parallel processes add up
 
-	order []*megatronParam // in the order of the optimizer's groups
-
+	scalars []*op.Tensor
 	buffer  *op.Tensor // grad_data
 	buckets []*megatronBucket
-	passes  int64      // backward passes since the last step
-	scale   *op.Tensor // of the loss
+	passes  int64 // backward passes since the last step
 }
 
 // megatronBucket is a part of the buffer that is reduced by itself.
@@ -55,9 +55,10 @@ type megatronParam struct {
 func (x *megatronParam) numel() int64 { return x.cell.T.Numel() }
 
 // NewMegatron puts DistributedDataParallel around a model and makes what its optimizer
-// keeps; groups are the parameters of the optimizer's groups.
-func NewMegatron(p *python.Interp, m *program.Megatron, cells []*python.Cell, groups [][]int) *Megatron {
-	e := &Megatron{p: p, Megatron: m, index: map[*autograd.Object]*megatronParam{}}
+// keeps; groups are the parameters of the optimizer's groups, and shared is how many elements
+// those have whose gradients tensor-parallel processes add up, with sequence parallelism.
+func NewMegatron(p *python.Interp, m *program.Megatron, cells []*python.Cell, groups [][]int, shared int64) *Megatron {
+	e := &Megatron{p: p, Megatron: m, shared: shared, index: map[*autograd.Object]*megatronParam{}}
 	for _, c := range cells {
 		if a, b := cells[0].T.DType, c.T.DType; a != b {
 			p.Fail("parameters of %s and %s in one model are not modelled with trainer: megatron", a, b)
@@ -75,7 +76,13 @@ func NewMegatron(p *python.Interp, m *program.Megatron, cells []*python.Cell, gr
 		autograd.Of(x.cell.T).Ready = e.arrived
 	}
 	p.Label("MegatronOptimizer")
-	e.scale = e.vector(1, tensor.Float32)
+	e.scalars = append(e.scalars, e.vector(1, tensor.Float32)) // the scale of the loss
+	if e.Scaler {
+		for range 4 { // DynamicGradScaler: the least scale, two factors; found_inf
+			e.scalars = append(e.scalars, e.vector(1, tensor.Float32))
+		}
+		e.scalars = append(e.scalars, e.vector(1, tensor.Int32)) // _dummy_overflow_buf
+	}
 	for _, members := range groups {
 		for _, k := range e.inOrder(members) {
 			e.params[k].copyToMaster(e)
@@ -244,6 +251,9 @@ func (e *Megatron) Prepare() {
 		b.ready = 0
 	}
 	e.passes = 0
+	if e.shared > 0 { // _allreduce_non_tensor_model_parallel_grads
+		e.p.Drop(e.vector(e.shared, e.Grads))
+	}
 	for _, x := range e.order {
 		if x.to > x.from && e.Grads != tensor.Float32 {
 			x.own = e.vector(x.to-x.from, tensor.Float32)
@@ -278,9 +288,19 @@ func (e *Megatron) norm() {
 	p.Drop(square, total, noop)
 }
 
+// Copied is what comes after the optimizer's step (_copy_main_params_to_model_params): without
+// kernels that do it at once, with a scaler of the loss, each parameter is scaled by 1.
+func (e *Megatron) Copied() {
+	for _, x := range e.order {
+		if e.Scaler && !e.Fused && x.master != nil {
+			e.p.Drop(e.vector(x.to-x.from, tensor.Float32))
+		}
+	}
+}
+
 // ZeroGrad is zero_grad_buffer of the model and zero_grad of the optimizer.
 func (e *Megatron) ZeroGrad() {
-	for _, x := range e.params {
+	for _, x := range e.order {
 		e.p.Drop(x.own)
 		x.own = nil
 	}
