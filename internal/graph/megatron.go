@@ -20,7 +20,7 @@ func (el *building) megatronLoop(given map[string]any) {
 	checks := t.Args().Value("no_check_for_nan_in_loss_and_grad") == nil && !t.Args().Bool("fp16") // which scales the loss
 	given["checks"] = checks
 	b := t.MegatronBuffers()
-	m := &program.Megatron{Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: checks, Bucket: b.Bucket, Align: b.Align, Scaler: t.Args().Bool("fp16")}
+	m := &program.Megatron{Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: checks, Bucket: b.Bucket, Align: b.Align, TE: b.TE, Scaler: t.Args().Bool("fp16")}
 	if t.Args().Bool("sequence_parallel") && t.Args().Int("tensor_model_parallel_size") > 1 {
 		m.Shared = sharedOfMegatron
 	}

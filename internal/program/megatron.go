@@ -10,6 +10,7 @@ type Megatron struct {
 	Grads        tensor.DType // of the buffer of gradients
 	Accumulation int64        // microbatches of a step
 	Distributed  bool         // the distributed optimizer
+	TE           bool         // layers are Transformer Engine's, which keep a workspace
 	Fused        bool         // kernels of Transformer Engine or Apex take all gradients at once
 	Checks       bool         // whether gradients are NaN
 	Scaler       bool         // the loss is scaled: DynamicGradScaler

@@ -147,6 +147,11 @@ func (t *Trainer) MegatronParams() map[string]any {
 		given["bias_activation_fusion"] = !a.Bool("no_bias_swiglu_fusion")
 	}
 	given["bias_dropout_fusion"] = !a.Bool("no_bias_dropout_fusion")
+	given["transformer_impl"], given["attention"] = a.Text("transformer_impl"), "flash"
+	if a.Text("attention_backend") == "unfused" {
+		given["attention"] = "unfused"
+	}
+	given["masked_softmax_fusion"] = a.fusedAdam() && !a.Bool("no_masked_softmax_fusion")
 	given["create_attention_mask"] = !a.Bool("no_create_attention_mask_in_dataloader")
 	given["padded_vocab_size"] = a.paddedVocabulary()
 	given["core_attention_recompute"] = a.Text("recompute_granularity") == "selective" || a.Bool("recompute_activations")
@@ -180,6 +185,7 @@ func (a *Arguments) paddedVocabulary() int64 {
 type MegatronBuffers struct {
 	Ranks, Bucket, Align int64
 	Distributed          bool
+	TE                   bool   // layers are Transformer Engine's
 	Fused                bool   // by kernels of Transformer Engine or Apex
 	Grads                string // fp32, bf16 or fp16
 }
@@ -192,7 +198,7 @@ const megatronBuckets, bucketOfRank = 40000000, 1000000
 func (t *Trainer) MegatronBuffers() MegatronBuffers {
 	a := &t.Megatron.Arguments
 	tp, world := a.Int("tensor_model_parallel_size"), a.Int("world_size")
-	b := MegatronBuffers{Ranks: max(world/tp, 1), Distributed: a.Bool("use_distributed_optimizer"), Fused: a.fusedAdam(), Align: 1, Grads: "fp32"}
+	b := MegatronBuffers{Ranks: max(world/tp, 1), Distributed: a.Bool("use_distributed_optimizer"), Fused: a.fusedAdam(), TE: a.Text("transformer_impl") == trainer.TransformerEngine, Align: 1, Grads: "fp32"}
 	switch {
 	case a.Bool("grad_reduce_in_bf16"):
 		b.Grads = "bf16"

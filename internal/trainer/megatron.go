@@ -54,6 +54,7 @@ var megatronModelled = []Argument{
 	{Name: "no_create_attention_mask_in_dataloader", Form: Bool, Default: false, Reach: Device, Why: "batches have no mask"},
 	{Name: "no_gradient_accumulation_fusion", Form: Bool, Default: false, Reach: Device, Why: "gradients of weights are tensors of their own before they are added"},
 	{Name: "transformer_impl", Form: String, Default: TransformerEngine, Choices: []string{Local, TransformerEngine}, Reach: Device, Why: "of which layers the model is"},
+	{Name: "attention_backend", Form: String, Default: "auto", Choices: []string{"auto", "flash", "fused", "unfused", "local"}, Reach: Device, Why: "of Transformer Engine: auto is planned as flash"},
 	{Name: "use_mcore_models", Form: Bool, Default: false, Why: "the default since 0.9"},
 
 	{Name: "bf16", Form: Bool, Default: false, Reach: Device, Why: "the type of the parameters"},
@@ -100,7 +101,7 @@ func megatronOthers() []Argument {
 		names string
 	}{
 		{Unmodelled, "what it asks for is left out", `fp8_format fp8_recipe fp8_param_gather first_last_layers_bf16 num_layers_at_start_in_bf16 num_layers_at_end_in_bf16 fp4_format fp4_recipe fp4_param_gather no_fp8_wgrad
-			enable_cuda_graph external_cuda_graph cuda_graph_impl cuda_graph_scope retro_project_dir retro_add_retriever attention_backend softmax_type window_size window_attn_skip_freq
+			enable_cuda_graph external_cuda_graph cuda_graph_impl cuda_graph_scope retro_project_dir retro_add_retriever softmax_type window_size window_attn_skip_freq
 			use_rope_scaling no_rope_freq no_position_embedding mrope_section apply_layernorm_1p apply_residual_connection_post_layernorm openai_gelu squared_relu quick_geglu activation_func_clamp_value glu_linear_offset
 			multi_latent_attention mtp_num_layers perform_rl_step rampup_batch_size batch_size distribute_saved_activations checkpoint_activations no_clone_scatter_output_in_embedding tp_comm_overlap use_cpu_initialization
 			empty_unused_memory_level calculate_per_token_loss use_fused_weighted_squared_relu cross_entropy_loss_fusion use_flash_attn optimizer_cpu_offload optimizer_offload_fraction use_torch_optimizer_for_cpu_offload
@@ -129,7 +130,7 @@ func megatronOthers() []Argument {
 			check_for_large_grads check_weight_hash_across_dp_replicas_interval result_rejected_tracker_filename iterations_to_skip save save_interval save_retain_interval no_save_optim no_save_rng load no_load_optim
 			no_load_rng no_strict_fsdp_dtensor_load non_persistent_save_interval non_persistent_ckpt_type non_persistent_global_ckpt_dir non_persistent_local_ckpt_dir non_persistent_local_ckpt_algo finetune
 			pretrained_checkpoint ckpt_step no_initialization no_use_tokenizer_model_from_checkpoint_args exit_on_missing_checkpoint use_dist_ckpt use_persistent_ckpt_worker auto_detect_ckpt_format dist_ckpt_format ckpt_format
-			ckpt_convert_format ckpt_convert_save ckpt_fully_parallel_save no_ckpt_fully_parallel_save async_save ckpt_fully_parallel_load ckpt_assume_constant_structure dist_ckpt_strictness
+			ckpt_convert_format ckpt_convert_save ckpt_convert_update_legacy_dist_opt_format dist_ckpt_save_pre_mcore_014 dist_ckpt_workers ckpt_fully_parallel_save no_ckpt_fully_parallel_save async_save ckpt_fully_parallel_load ckpt_assume_constant_structure dist_ckpt_strictness
 			dist_ckpt_optim_fully_reshardable distrib_optim_fully_reshardable_mem_efficient adlr_autoresume adlr_autoresume_interval manual_gc manual_gc_interval no_manual_gc_eval exit_interval exit_duration_in_mins
 			exit_signal_handler inprocess_restart enable_ft_package calc_ft_timeouts verify_integrity`},
 		{Nothing, "numbers, data and processes", `seed data_parallel_random_init init_method_std embedding_init_method_std init_method_xavier_uniform lr_decay_style lr_decay_iters lr_decay_samples lr_wsd_decay_samples

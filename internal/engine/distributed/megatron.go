@@ -75,6 +75,9 @@ func NewMegatron(p *python.Interp, m *program.Megatron, cells []*python.Cell, gr
 	for _, x := range e.params {
 		autograd.Of(x.cell.T).Ready = e.arrived
 	}
+	if e.TE {
+		e.scalars = append(e.scalars, e.vector(teWorkspace(p.Env().Arch), tensor.Uint8))
+	}
 	p.Label("MegatronOptimizer")
 	e.scalars = append(e.scalars, e.vector(1, tensor.Float32)) // the scale of the loss
 	if e.Scaler {
@@ -95,6 +98,15 @@ func NewMegatron(p *python.Interp, m *program.Megatron, cells []*python.Cell, gr
 
 func (e *Megatron) vector(n int64, d tensor.DType) *op.Tensor {
 	return e.p.New(tensor.Contiguous(tensor.D(n)), d)
+}
+
+// teWorkspace is how many bytes Transformer Engine keeps for cuBLAS
+// (get_cublas_workspace_size_bytes in transformer_engine/pytorch/module/base.py).
+func teWorkspace(arch int) int64 {
+	if arch >= 90 {
+		return 32 * mib
+	}
+	return 4 * mib
 }
 
 // paramAlign is to how many elements the distributed optimizer aligns parameters
