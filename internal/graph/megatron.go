@@ -4,8 +4,10 @@ import (
 	"slices"
 
 	"github.com/memplan/memplan/internal/graph/techniques"
+	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/trainer"
 )
 
 // megatronLoop adds what the loop of Megatron is given in addition to its arguments, and
@@ -19,6 +21,15 @@ func (el *building) megatronLoop(given map[string]any) {
 	given["create_attention_mask"] = !t.Args().Bool("no_create_attention_mask_in_dataloader")
 	checks := t.Args().Value("no_check_for_nan_in_loss_and_grad") == nil && !t.Args().Bool("fp16") // which scales the loss
 	given["checks"] = checks
+	a := t.Args()
+	if name := "attention_backend"; a.Text("transformer_impl") == trainer.TransformerEngine && a.Text(name) == "auto" {
+		key := "trainer.megatron." + name
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: auto is planned as flash attention, or cuDNN's, which keep no scores; where Transformer Engine finds neither (deterministic_mode with older releases), it takes unfused", key).Of(key))
+	}
+	if a.Bool("deterministic_mode") {
+		const key = "trainer.megatron.deterministic_mode"
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: what sorts indices in the derivative of the loss, a few numbers for each token", key).Of(key))
+	}
 	b := t.MegatronBuffers()
 	m := &program.Megatron{Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: checks, Bucket: b.Bucket, Align: b.Align, TE: b.TE, Scaler: t.Args().Bool("fp16")}
 	if t.Args().Bool("sequence_parallel") && t.Args().Int("tensor_model_parallel_size") > 1 {

@@ -142,7 +142,7 @@ func (t *Trainer) MegatronParams() map[string]any {
 	}
 	given["add_bias_linear"] = !a.Bool("disable_bias_linear")
 	given["attention_softmax_in_fp32"] = a.Bool("attention_softmax_in_fp32") || a.Bool("apply_query_key_layer_scaling")
-	given["bias_activation_fusion"] = !a.Bool("no_bias_gelu_fusion")
+	given["bias_activation_fusion"] = !a.Bool("no_bias_gelu_fusion") && !a.Bool("disable_bias_linear")
 	if a.Bool("swiglu") {
 		given["bias_activation_fusion"] = !a.Bool("no_bias_swiglu_fusion")
 	}
