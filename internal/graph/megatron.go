@@ -18,7 +18,7 @@ func (el *building) megatronLoop(given map[string]any) {
 		el.fail(m.at, "trainer: megatron trains its own model; write model: {preset: megatron}")
 	}
 	given["accumulation"] = el.spec.Train.GradAccumulation.V
-	given["create_attention_mask"] = !t.Args().Bool("no_create_attention_mask_in_dataloader")
+	given["has_mask"] = !t.Args().Bool("no_create_attention_mask_in_dataloader")
 	checks := t.Args().Value("no_check_for_nan_in_loss_and_grad") == nil && !t.Args().Bool("fp16") // which scales the loss
 	given["checks"] = checks
 	a := t.Args()
@@ -31,7 +31,7 @@ func (el *building) megatronLoop(given map[string]any) {
 		el.notModelled = append(el.notModelled, note.Asked.New("%s: what sorts indices in the derivative of the loss, a few numbers for each token", key).Of(key))
 	}
 	b := t.MegatronBuffers()
-	m := &program.Megatron{Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: checks, Bucket: b.Bucket, Align: b.Align, TE: b.TE, Scaler: t.Args().Bool("fp16")}
+	m := &program.Megatron{World: b.Ranks * a.Int("tensor_model_parallel_size"), Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: checks, Bucket: b.Bucket, Align: b.Align, TE: b.TE, Scaler: t.Args().Bool("fp16")}
 	if t.Args().Bool("sequence_parallel") && t.Args().Int("tensor_model_parallel_size") > 1 {
 		m.Shared = sharedOfMegatron
 	}

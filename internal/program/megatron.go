@@ -6,6 +6,7 @@ import "github.com/memplan/memplan/internal/tensor"
 // are configured with (megatron/core/distributed/distributed_data_parallel_config.py and
 // megatron/core/optimizer/optimizer_config.py). A process that is planned is the first.
 type Megatron struct {
+	World        int64        // processes, one on each GPU
 	Ranks        int64        // data-parallel processes
 	Grads        tensor.DType // of the buffer of gradients
 	Accumulation int64        // microbatches of a step

@@ -15,6 +15,14 @@ type Parallel struct {
 	Megatron  *Megatron  // Megatron-core's DistributedDataParallel and optimizer; nil: none
 }
 
+// Processes is how many processes there are, one on each GPU.
+func (p *Parallel) Processes() int64 {
+	if p.Megatron != nil {
+		return p.Megatron.World
+	}
+	return max(p.Ranks, 1)
+}
+
 // DDP are the arguments of DistributedDataParallel.
 type DDP struct {
 	Given []KwArg // as the spec gives them, for printing

@@ -220,6 +220,40 @@ func (t *Trainer) MegatronBuffers() MegatronBuffers {
 	return b
 }
 
+// megatronSettings are the arguments of Megatron that say what a key of train says. A batch of
+// another size is accumulated as often.
+func megatronSettings(_, given *Value, key, value string) ([]Setting, bool) {
+	switch key {
+	case "batch_size":
+		ss := []Setting{{"micro_batch_size", value}}
+		global, micro := undecoded(trainer.Megatron, given, "global_batch_size"), undecoded(trainer.Megatron, given, "micro_batch_size")
+		switch n, err := strconv.ParseInt(value, 10, 64); {
+		case micro == 0 || err != nil: // expressions
+			return nil, false
+		case global > 0:
+			ss = append(ss, Setting{"global_batch_size", strconv.FormatInt(global/micro*n, 10)})
+		}
+		return ss, true
+	case "clip_grad_norm":
+		return []Setting{{"clip_grad", value}}, true
+	case "deterministic":
+		return []Setting{{"deterministic_mode", value}}, true
+	case "checkpoint":
+		return []Setting{{"recompute_granularity", "full"}, {"recompute_method", "uniform"}, {"recompute_num_layers", "1"}}, value == "true"
+	case "precision":
+		switch canonical(value, precisionWords()) {
+		case "fp32":
+			return []Setting{{"bf16", "false"}, {"fp16", "false"}}, true
+		case "bf16":
+			return []Setting{{"bf16", "true"}, {"fp16", "false"}}, true
+		case "fp16":
+			return []Setting{{"bf16", "false"}, {"fp16", "true"}}, true
+		}
+	}
+	return nil, false
+}
+
+// lcm is the least common multiple of two positive numbers.
 func lcm(a, b int64) int64 {
 	x, y := a, b
 	for y != 0 {
