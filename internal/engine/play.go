@@ -10,6 +10,7 @@ import (
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
@@ -109,6 +110,8 @@ type job struct {
 	updated  bool                            // the averaged weights, once
 	reducers map[string]*distributed.Reducer // of models that DistributedDataParallel is around
 	engine   *distributed.Engine             // DeepSpeed's around the model; nil: none
+	megatron *distributed.Megatron           // Megatron-core's DistributedDataParallel and optimizer; nil: none
+	masters  []*optim.Param                  // what that optimizer steps, beside its parameters
 	compiled map[string]*compiled.Model      // models that torch.compile compiled
 	totals   Totals
 	stepNo   int64
@@ -258,6 +261,7 @@ func (j *job) setup() {
 	j.aux = j.Instantiate(j.prog.Aux, "")
 	j.makeOptimizers()
 	j.makeEngine()
+	j.makeMegatron()
 	j.average()
 	j.ToDevice(j.aux)
 	j.Initialize(j.aux, nil)
@@ -462,6 +466,9 @@ func (j *job) statement(s *program.Stmt) {
 			}
 		} else {
 			j.Backward(v.T, nil, s.Retain)
+			if j.megatron != nil {
+				j.megatron.Backward()
+			}
 		}
 		j.LetGo(v)
 		j.countGradients()
@@ -472,6 +479,8 @@ func (j *job) statement(s *program.Stmt) {
 			if !j.engine.Trainer {
 				j.engine.Step()
 			}
+		} else if j.megatron != nil {
+			j.megatronStep()
 		} else if j.prog.Scaler {
 			j.scaledStep(s.Optimizer)
 		} else {
@@ -490,7 +499,9 @@ func (j *job) statement(s *program.Stmt) {
 		j.updateScale()
 	case program.ZeroGrad:
 		j.Phase = trace.ZeroGrad
-		if s.SetToNone {
+		if j.megatron != nil {
+			j.megatron.ZeroGrad()
+		} else if s.SetToNone {
 			j.zeroGrad(s.Optimizer)
 		} else {
 			for _, g := range j.gradients(s.Optimizer) {

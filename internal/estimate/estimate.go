@@ -395,7 +395,7 @@ func (o *Outcome) notes(r *report.Report) {
 	o.attentionNotes(r)
 	r.Uncertainty.Unrecorded = unrecorded(o.Played)
 	r.Uncertainty.CudnnRNNBytes = o.rnnSpaces()
-	if j.Program.Parallel.Ranks > 1 {
+	if j.Program.Parallel.Processes() > 1 {
 		r.Uncertainty.NCCLLowBytes, r.Uncertainty.NCCLHighBytes = ncclLow, ncclHigh
 	}
 	if slack := r.Uncertainty.ReservedHighBytes - r.Peak.ReservedBytes + r.Uncertainty.CudnnRNNBytes + r.Uncertainty.NCCLHighBytes + r.Uncertainty.ContextHighBytes - m.Context; r.Verdict.Fits && r.Verdict.HeadroomBytes < slack && slack > 0 {

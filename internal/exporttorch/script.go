@@ -1,6 +1,7 @@
 package exporttorch
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -40,6 +41,9 @@ type Batches struct {
 
 // Write prints the script of a job.
 func Write(w io.Writer, job *program.Job, o Options) error {
+	if job.Parallel.Megatron != nil {
+		return errors.New("a job with trainer: megatron has no script of PyTorch alone: its buffers and its optimizer are Megatron's")
+	}
 	if o.Steps == 0 {
 		o.Steps = 3
 	}

@@ -69,6 +69,8 @@ func (el *building) loadLoop() {
 		add = el.lightningLoop(given)
 	case t.Torchtitan != nil:
 		el.torchtitanLoop(given)
+	case t.Megatron != nil:
+		el.megatronLoop(given)
 	default:
 		el.litgptLoop(given)
 	}
@@ -340,6 +342,9 @@ var decayless = program.Patterns{"*bias*", "*layernorm*", "*LayerNorm*", "*rmsno
 
 // trainerGroups finds the patterns of the optimizer's group without weight decay.
 func (el *building) trainerGroups() {
+	if el.loop != nil && el.spec.Trainer.Megatron != nil {
+		el.megatronGroups()
+	}
 	if el.loop == nil || !el.spec.Trainer.OfTransformers() {
 		return
 	}

@@ -23,6 +23,9 @@ const assumedProcesses = 2
 
 // launch writes the section parallel.
 func (j *job) launch() {
+	if j.format.Trainer == "megatron" { // whose arguments say it
+		return
+	}
 	s, world := j.sharding(), j.opts.Processes
 	if acc := j.beside[accelerate]; acc != nil {
 		world = acc.launched(j, &s, world)

@@ -12,6 +12,15 @@ type Parallel struct {
 	TP    *TP   // parallelize_module of some modules; nil: of none
 
 	DeepSpeed *DeepSpeed // DeepSpeed's engine around the model; nil: none
+	Megatron  *Megatron  // Megatron-core's DistributedDataParallel and optimizer; nil: none
+}
+
+// Processes is how many processes there are, one on each GPU.
+func (p *Parallel) Processes() int64 {
+	if p.Megatron != nil {
+		return p.Megatron.World
+	}
+	return max(p.Ranks, 1)
 }
 
 // DDP are the arguments of DistributedDataParallel.
