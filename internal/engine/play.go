@@ -107,6 +107,7 @@ type job struct {
 	updated  bool                            // the averaged weights, once
 	reducers map[string]*distributed.Reducer // of models that DistributedDataParallel is around
 	engine   *distributed.Engine             // DeepSpeed's around the model; nil: none
+	pipeline *distributed.Pipeline           // the schedule of the stages; nil: there are none
 	compiled map[string]*compiled.Model      // models that torch.compile compiled
 	totals   Totals
 	stepNo   int64
@@ -165,20 +166,25 @@ func newJob(m *limit.Meter, prog *program.Job, env op.Env, backend Backend) *job
 	return j
 }
 
+// caught makes an error of what stops a job that is played.
+func caught(r any, err *error) {
+	switch stopped := r.(type) {
+	case nil:
+	case *program.Error:
+		*err = stopped
+	case autograd.BackendError:
+		*err = stopped.Err
+	default:
+		panic(r)
+	}
+}
+
 func (j *job) play(steps int, fails func(first *Played) bool) (played *Played, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			switch stopped := r.(type) {
-			case *program.Error:
-				err = stopped
-			case autograd.BackendError:
-				err = stopped.Err
-			default:
-				panic(r)
-			}
-		}
-	}()
+	defer func() { caught(recover(), &err) }()
 	played = &Played{Trace: j.Trace()} // of what fails, too
+	if j.prog.Parallel.Pipeline != nil {
+		distributed.InferStages(j.Meter, j.prog, *j.Env())
+	}
 	j.setup()
 	j.run(steps, played, fails)
 	j.sum()
@@ -522,6 +528,8 @@ func (j *job) statement(s *program.Stmt) {
 	case program.UpdateEMA:
 		j.Phase = trace.Optimizer
 		j.updateAverage()
+	case program.ScheduleStep:
+		j.scheduleStep(fr, s)
 	default: // forward passes, the loss, and whatever else the step computes
 		j.Phase = trace.Forward
 		j.Exec(fr, s)

@@ -68,8 +68,8 @@ func (s *script) print(o Options) {
 	about := name + ": a training step, written by memplan export torch."
 	if n := job.Parallel.Ranks; n > 0 {
 		about += fmt.Sprintf(" Run it with torchrun --nproc-per-node %d.", n)
-		if d := job.Parallel.DeepSpeed; d != nil && d.Rank > 0 {
-			about += fmt.Sprintf(" Process %d is the one that is planned.", d.Rank)
+		if rank := job.Parallel.Planned(); rank > 0 {
+			about += fmt.Sprintf(" Process %d is the one that is planned.", rank)
 		}
 	}
 	s.printf("%q", about)
@@ -151,6 +151,8 @@ type script struct {
 	indent  int
 	seen    map[*program.Class]bool
 
+	dicts map[string]bool // lists of modules of the class under way that are dictionaries
+
 	inDDP map[string]bool // models that are modules of DistributedDataParallel by now
 
 	final   map[nameKey]string          // the names; nil in the first text
@@ -197,6 +199,9 @@ func (s *script) setup(o Options) {
 	if j.DType != tensor.Float32 {
 		to = "device=device, dtype=" + program.Literal(j.DType)
 	}
+	if pl := j.Parallel.Pipeline; pl != nil {
+		s.stages(pl)
+	}
 	for _, m := range j.Models {
 		name := s.modelName(m.Name)
 		if f := j.Parallel.FSDP; f != nil && f.Meta {
@@ -204,6 +209,8 @@ func (s *script) setup(o Options) {
 			s.indent++
 		}
 		switch {
+		case j.Parallel.Pipeline != nil:
+			s.printf("%s = stages[dist.get_rank()]().to(%s)", name, to)
 		case m.Loaded != nil:
 			s.loaded(m)
 		case m.Adapters != nil && m.Adapters.OnHost:
@@ -274,6 +281,7 @@ func (s *script) setup(o Options) {
 		s.prefetch()
 	}
 	s.functions(j.Aux, false)
+	s.schedule()
 	s.lists(j.Kept)
 	if j.Eval != nil {
 		s.functions(j.Eval.Aux, true)
@@ -334,6 +342,7 @@ func (s *script) functions(aux *program.Class, evaluating bool) {
 		s.line("")
 		s.line("")
 		s.scope(f, func() {
+			s.autocasts(f)
 			s.printf("def %s(%s):", s.functionName(f), strings.Join(s.variables(f, 0, f.Params), ", "))
 			s.functionBody(&printer{script: s, fn: f, class: aux, evaluating: evaluating})
 		})
@@ -452,6 +461,7 @@ func (s *script) methodText(f *program.Func, c *program.Class) {
 		name = s.name(nameKey{method, c, f.Name})
 	}
 	params := append([]string{"self"}, s.variables(f, 0, f.Params)...)
+	s.autocasts(f)
 	s.printf("def %s(%s):", name, strings.Join(params, ", "))
 	s.functionBody(&printer{script: s, fn: f, class: c, self: "self."})
 }

@@ -139,7 +139,8 @@ def execute(name):
     if '"stage": 3' in text:
         divided_parameters()
     if standin.ranks(text):
-        standin.install(standin.ranks(text), standin.planned(text))
+        rank = standin.planned(text)
+        standin.install(standin.ranks(text), rank, standin.received(text, rank))
     exec(compile(text, name, "exec"), {"__name__": "__main__"})
 
 

@@ -1,0 +1,139 @@
+package exporttorch
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/memplan/memplan/internal/program"
+)
+
+// pipelineClasses prints the classes of all stages, and what each gets from the one before.
+func (s *script) pipelineClasses(pl *program.Pipeline) {
+	for i := range pl.Stages {
+		s.class(pl.Stages[i].Class)
+	}
+}
+
+// stages prints the list of the stages' classes.
+func (s *script) stages(pl *program.Pipeline) {
+	names := make([]string, len(pl.Stages))
+	for i := range pl.Stages {
+		names[i] = s.className(pl.Stages[i].Class)
+		if takes := pl.Stages[i].Takes; takes != nil {
+			parts := make([]string, len(takes))
+			for k, b := range takes {
+				parts[k] = fmt.Sprintf("torch.empty_strided(%s, %s, dtype=%s)", pythonTuple(b.Size.Slice()), pythonTuple(b.Stride.Slice()), program.Literal(b.DType))
+			}
+			s.printf("# Stage %d receives %s", i, strings.Join(parts, ", "))
+		}
+	}
+	s.printf("stages = [%s]", strings.Join(names, ", "))
+}
+
+// pythonTuple prints a tuple of integers.
+func pythonTuple(of []int64) string {
+	if len(of) == 1 {
+		return fmt.Sprintf("(%d,)", of[0])
+	}
+	return "(" + sizes(of) + ")"
+}
+
+// schedule prints PipelineStage and the schedule.
+func (s *script) schedule() {
+	pl := s.job.Parallel.Pipeline
+	if pl == nil {
+		return
+	}
+	s.line("")
+	s.line("")
+	s.printf("stage = PipelineStage(%s, dist.get_rank(), %d, device)", s.modelName(s.job.Models[0].Name), len(pl.Stages))
+	s.printf("schedule = %s(stage, %d, %s)", pl.Schedule, pl.Microbatches, s.functionName(pl.Loss))
+}
+
+// scheduleStep prints schedule.step, which takes other tensors in each stage.
+func (p *printer) scheduleStep(st *program.Stmt) {
+	pl := p.job.Parallel.Pipeline
+	losses := p.local(st.Targets[0])
+	p.printf("%s = []", losses)
+	calls := make([]string, len(pl.Stages))
+	for i := range pl.Stages {
+		stage := &pl.Stages[i]
+		var args []string
+		for k, slot := range stage.Inputs {
+			name := p.local(slot)
+			if i > 0 {
+				name = p.variable(stage.Class.Forward, stage.Received+k) + "=" + name
+			}
+			args = append(args, name)
+		}
+		first := args
+		var named []string
+		if i > 0 {
+			first, named = nil, args
+		}
+		args = append(append(slices.Clone(first), "target="+p.local(pl.Target), "losses="+losses), named...)
+		calls[i] = "schedule.step(" + strings.Join(args, ", ") + ")"
+	}
+	for i := 0; i < len(calls); {
+		n := i + 1
+		for n < len(calls) && calls[n] == calls[i] {
+			n++
+		}
+		switch {
+		case i == 0 && n == len(calls):
+			p.line(calls[i])
+			return
+		case n == len(calls):
+			p.line("else:")
+		case i == 0:
+			p.printf("if dist.get_rank() < %d:", n)
+		default:
+			p.printf("elif dist.get_rank() < %d:", n)
+		}
+		p.indent++
+		p.line(calls[i])
+		p.indent--
+		i = n
+	}
+}
+
+// numbered are the lists of modules of a stage that keep the numbers that they have in the whole
+// model, and so are dictionaries: those that do not begin with 0.
+func numbered(c *program.Class) map[string]bool {
+	count, out := map[string]int{}, map[string]bool{}
+	seen := map[string]bool{}
+	for _, i := range c.Registered() {
+		parts := strings.Split(c.Children[i].Path, ".")
+		for k := 1; k < len(parts); k++ {
+			list, item := strings.Join(parts[:k], "."), strings.Join(parts[:k+1], ".")
+			n, err := strconv.Atoi(parts[k])
+			if err != nil || seen[item] {
+				continue
+			}
+			seen[item] = true
+			out[list] = out[list] || n != count[list]
+			count[list]++
+		}
+	}
+	return out
+}
+
+// isStage reports whether a class is that of a stage.
+func (s *script) isStage(c *program.Class) bool {
+	pl := s.job.Parallel.Pipeline
+	return pl != nil && slices.ContainsFunc(pl.Stages, func(st program.Stage) bool { return st.Class == c })
+}
+
+// autocasts prints the decorator of what a schedule calls: the backward passes of a schedule are
+// not under autocast.
+func (s *script) autocasts(f *program.Func) {
+	pl := s.job.Parallel.Pipeline
+	if pl == nil || !s.job.Autocast {
+		return
+	}
+	if f == pl.Loss || slices.ContainsFunc(pl.Stages, func(st program.Stage) bool { return st.Class.Forward == f }) {
+		s.printf(`@torch.autocast("cuda", dtype=%s)`, program.Literal(s.job.LowerType))
+	}
+}
