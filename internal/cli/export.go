@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memplan/memplan/internal/allocsim"
-	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/engine"
+	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/exporttorch"
 	"github.com/memplan/memplan/internal/files"
 	"github.com/memplan/memplan/internal/perfetto"

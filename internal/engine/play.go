@@ -234,6 +234,10 @@ func (j *job) setup() {
 			if j.prog.Parallel.TP != nil {
 				distributed.Parallelize(j.Interp, root, &j.prog.Parallel)
 			}
+			if j.prog.Parallel.Pipeline != nil && j.prog.Autocast { // torch.autocast around its forward is made
+				j.EnterAutocast(j.prog.LowerType)
+				j.ExitAutocast()
+			}
 		}
 		j.Convert(root, m, false)
 		j.Pop(outer)

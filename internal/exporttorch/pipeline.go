@@ -76,6 +76,7 @@ func (p *printer) scheduleStep(st *program.Stmt) {
 		args = append(append(slices.Clone(first), "target="+p.local(pl.Target), "losses="+losses), named...)
 		calls[i] = "schedule.step(" + strings.Join(args, ", ") + ")"
 	}
+	word := "if"
 	for i := 0; i < len(calls); {
 		n := i + 1
 		for n < len(calls) && calls[n] == calls[i] {
@@ -87,11 +88,12 @@ func (p *printer) scheduleStep(st *program.Stmt) {
 			return
 		case n == len(calls):
 			p.line("else:")
-		case i == 0:
-			p.printf("if dist.get_rank() < %d:", n)
+		case n == i+1:
+			p.printf("%s dist.get_rank() == %d:", word, i)
 		default:
-			p.printf("elif dist.get_rank() < %d:", n)
+			p.printf("%s dist.get_rank() < %d:", word, n)
 		}
+		word = "elif"
 		p.indent++
 		p.line(calls[i])
 		p.indent--
@@ -124,16 +126,4 @@ func numbered(c *program.Class) map[string]bool {
 func (s *script) isStage(c *program.Class) bool {
 	pl := s.job.Parallel.Pipeline
 	return pl != nil && slices.ContainsFunc(pl.Stages, func(st program.Stage) bool { return st.Class == c })
-}
-
-// autocasts prints the decorator of what a schedule calls: the backward passes of a schedule are
-// not under autocast.
-func (s *script) autocasts(f *program.Func) {
-	pl := s.job.Parallel.Pipeline
-	if pl == nil || !s.job.Autocast {
-		return
-	}
-	if f == pl.Loss || slices.ContainsFunc(pl.Stages, func(st program.Stage) bool { return st.Class.Forward == f }) {
-		s.printf(`@torch.autocast("cuda", dtype=%s)`, program.Literal(s.job.LowerType))
-	}
 }

@@ -211,6 +211,9 @@ func (s *script) setup(o Options) {
 		switch {
 		case j.Parallel.Pipeline != nil:
 			s.printf("%s = stages[dist.get_rank()]().to(%s)", name, to)
+			if j.Autocast { // not around the backward passes of the schedule
+				s.printf(`%s.forward = torch.autocast("cuda", dtype=%s)(%s.forward)`, name, program.Literal(j.LowerType), name)
+			}
 		case m.Loaded != nil:
 			s.loaded(m)
 		case m.Adapters != nil && m.Adapters.OnHost:
@@ -342,7 +345,9 @@ func (s *script) functions(aux *program.Class, evaluating bool) {
 		s.line("")
 		s.line("")
 		s.scope(f, func() {
-			s.autocasts(f)
+			if pl := s.job.Parallel.Pipeline; pl != nil && f == pl.Loss && s.job.Autocast {
+				s.printf(`@torch.autocast("cuda", dtype=%s)`, program.Literal(s.job.LowerType))
+			}
 			s.printf("def %s(%s):", s.functionName(f), strings.Join(s.variables(f, 0, f.Params), ", "))
 			s.functionBody(&printer{script: s, fn: f, class: aux, evaluating: evaluating})
 		})
@@ -461,7 +466,6 @@ func (s *script) methodText(f *program.Func, c *program.Class) {
 		name = s.name(nameKey{method, c, f.Name})
 	}
 	params := append([]string{"self"}, s.variables(f, 0, f.Params)...)
-	s.autocasts(f)
 	s.printf("def %s(%s):", name, strings.Join(params, ", "))
 	s.functionBody(&printer{script: s, fn: f, class: c, self: "self."})
 }

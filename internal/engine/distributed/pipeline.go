@@ -17,6 +17,7 @@ type Pipeline struct {
 	p        *python.Interp
 	job      *program.Job
 	pl       *program.Pipeline
+	stage    int
 	module   *python.Module
 	aux      *python.Module // holds loss_fn
 	received [][]*op.Tensor // args_recv_info: by microbatch, what the stage before sends; nil: not made yet
@@ -34,7 +35,7 @@ type pass struct{ outputs, inputs []*op.Tensor }
 
 // NewPipeline makes PipelineStage and the schedule.
 func NewPipeline(p *python.Interp, job *program.Job, module, aux *python.Module) *Pipeline {
-	return &Pipeline{p: p, job: job, pl: job.Parallel.Pipeline, module: module, aux: aux, forward: map[int]pass{}}
+	return &Pipeline{p: p, job: job, pl: job.Parallel.Pipeline, stage: int(job.Parallel.Pipeline.Rank), module: module, aux: aux, forward: map[int]pass{}}
 }
 
 // Step is schedule.step: inputs are the tensors of the batch that the stage takes, of which
@@ -138,13 +139,18 @@ func (s *Pipeline) lower(f func() python.Value) python.Value {
 
 // tensors are those of what a stage returned: one, or a tuple.
 func (s *Pipeline) tensors(v python.Value) []*op.Tensor {
-	if v.List == nil {
-		return []*op.Tensor{v.T}
+	items := []python.Value{v}
+	if v.List != nil {
+		items = v.List.Items
+	}
+	next := s.stage + 1
+	if sent := next < len(s.pl.Stages); sent && (len(items) != s.pl.Stages[next].Received || v.List != nil && len(items) == 1) {
+		s.p.Fail("stage %d would send a list or tuple to the next one; what is computed before a split and used after it must be tensors", s.stage)
 	}
 	var out []*op.Tensor
-	for _, it := range v.List.Items {
+	for _, it := range items {
 		if it.T == nil {
-			s.p.Fail("a stage returns a tensor or a tuple of tensors, which are sent to the next stage")
+			s.p.Fail("stage %d returns what is no tensor; PipelineStage takes a tensor or a tuple of tensors", s.stage)
 		}
 		out = append(out, it.T)
 	}
@@ -210,6 +216,11 @@ func (s *Pipeline) inferShapes(inputs []*op.Tensor) []program.Boundary {
 	var out python.Value
 	p.InGradMode(program.NoGrad, func() { out = s.call(given...) })
 	outs := boundaries(s.tensors(out))
+	for _, b := range outs { // Tensor.to("meta") makes it so
+		if !b.IsDense() {
+			p.Fail("stage %d returns a tensor of shape %v with strides %v, which has gaps; PyTorch refuses this (Stage %d forward outputs: value has a stride mismatch); return x.contiguous()", s.stage, b.Size, b.Stride, s.stage)
+		}
+	}
 	if !s.pl.Last() {
 		s.sendObject(metaPickle(outs))
 	}

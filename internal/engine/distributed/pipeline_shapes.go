@@ -22,7 +22,7 @@ func InferStages(m *limit.Meter, job *program.Job, env op.Env) {
 		if next.Takes != nil {
 			continue
 		}
-		s := &Pipeline{p: p, job: job, pl: pl, module: p.Instantiate(st.Class, "")}
+		s := &Pipeline{p: p, job: job, pl: pl, stage: k, module: p.Instantiate(st.Class, "")}
 		p.ToDevice(s.module)
 		var args []*op.Tensor
 		for _, b := range st.Takes {
