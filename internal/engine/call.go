@@ -102,10 +102,14 @@ func (j *job) scheduleStep(fr *python.Frame, s *program.Stmt) {
 // InferStages finds what the stages of a pipeline send to each other, which a script of the job
 // says. An error is a *program.Error.
 func InferStages(prog *program.Job, env op.Env) (err error) {
-	if prog.Parallel.Pipeline == nil {
-		return nil
-	}
 	defer func() { caught(recover(), &err) }()
-	distributed.InferStages(nil, prog, env)
+	newJob(nil, prog, env, nil).inferStages(env)
 	return nil
+}
+
+// inferStages is InferStages for a job that is played.
+func (j *job) inferStages(env op.Env) {
+	if j.prog.Parallel.Pipeline != nil {
+		distributed.InferStages(newJob(j.Meter, j.prog, env, nil).Interp, j.prog)
+	}
 }

@@ -182,9 +182,7 @@ func caught(r any, err *error) {
 func (j *job) play(steps int, fails func(first *Played) bool) (played *Played, err error) {
 	defer func() { caught(recover(), &err) }()
 	played = &Played{Trace: j.Trace()} // of what fails, too
-	if j.prog.Parallel.Pipeline != nil {
-		distributed.InferStages(j.Meter, j.prog, *j.Env())
-	}
+	j.inferStages(*j.Env())
 	j.setup()
 	j.run(steps, played, fails)
 	j.sum()

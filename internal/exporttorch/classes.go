@@ -12,11 +12,10 @@ import (
 // classes prints the blocks of the spec as classes, inner ones first.
 func (s *script) classes() {
 	s.seen = map[*program.Class]bool{}
-	if pl := s.job.Parallel.Pipeline; pl != nil {
-		s.pipelineClasses(pl)
-	}
 	for _, m := range s.job.Models {
-		s.class(m.Root)
+		for _, root := range s.roots(m) {
+			s.class(root)
+		}
 	}
 	s.called(s.job.Aux)
 	if e := s.job.Eval; e != nil {

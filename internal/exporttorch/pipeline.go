@@ -9,11 +9,25 @@ import (
 	"github.com/memplan/memplan/internal/program"
 )
 
-// pipelineClasses prints the classes of all stages, and what each gets from the one before.
-func (s *script) pipelineClasses(pl *program.Pipeline) {
-	for i := range pl.Stages {
-		s.class(pl.Stages[i].Class)
+// roots are the classes of which a process makes one for a model.
+func (s *script) roots(m *program.Model) []*program.Class {
+	pl := s.job.Parallel.Pipeline
+	if pl == nil {
+		return []*program.Class{m.Root}
 	}
+	var out []*program.Class
+	for i := range pl.Stages {
+		out = append(out, pl.Stages[i].Class)
+	}
+	return out
+}
+
+// made prints the construction of a model.
+func (s *script) made(m *program.Model) string {
+	if s.job.Parallel.Pipeline != nil {
+		return "stages[dist.get_rank()]()"
+	}
+	return s.className(m.Root) + "()"
 }
 
 // stages prints the list of the stages' classes.

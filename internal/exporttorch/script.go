@@ -209,11 +209,6 @@ func (s *script) setup(o Options) {
 			s.indent++
 		}
 		switch {
-		case j.Parallel.Pipeline != nil:
-			s.printf("%s = stages[dist.get_rank()]().to(%s)", name, to)
-			if j.Autocast { // not around the backward passes of the schedule
-				s.printf(`%s.forward = torch.autocast("cuda", dtype=%s)(%s.forward)`, name, program.Literal(j.LowerType), name)
-			}
 		case m.Loaded != nil:
 			s.loaded(m)
 		case m.Adapters != nil && m.Adapters.OnHost:
@@ -227,13 +222,16 @@ func (s *script) setup(o Options) {
 			s.pruning(m)
 			s.printf("%s.to(%s)", name, to)
 		case !j.Offload.Parameters && j.Parallel.FSDP == nil && j.Parallel.DeepSpeed == nil:
-			s.printf("%s = %s().to(%s)", name, s.className(m.Root), to)
+			s.printf("%s = %s.to(%s)", name, s.made(m), to)
 		case j.DType != tensor.Float32:
 			s.printf("%s = %s().to(%s)", name, s.className(m.Root), program.Literal(j.DType))
 		default:
 			s.printf("%s = %s()", name, s.className(m.Root))
 		}
 		s.indent = 0
+		if j.Parallel.Pipeline != nil && j.Autocast { // not around the backward passes of the schedule
+			s.printf(`%s.forward = torch.autocast("cuda", dtype=%s)(%s.forward)`, name, program.Literal(j.LowerType), name)
+		}
 		if j.Inference != "" || m.Eval {
 			s.printf("%s.eval()", name)
 		}

@@ -190,7 +190,7 @@ def write(name, run):
     try:
         result = run(name)
     except BaseException as e:
-        result = {"error": str(e).splitlines()[0] if str(e) else repr(e), "trace": traceback.format_exc()}
+        result = {"error": str(e).strip().splitlines()[0] if str(e).strip() else repr(e), "trace": traceback.format_exc()}
     with open(name + ".json", "w") as f:
         json.dump(result, f, separators=(",", ":"))
 

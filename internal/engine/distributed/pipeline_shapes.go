@@ -2,7 +2,6 @@ package distributed
 
 import (
 	"github.com/memplan/memplan/internal/engine/python"
-	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
@@ -10,13 +9,10 @@ import (
 )
 
 // InferStages finds what each stage up to the planned one gets from the one before it: all
-// run one after the other, without gradients, on a player that is not kept.
-func InferStages(m *limit.Meter, job *program.Job, env op.Env) {
+// run one after the other, without gradients, in p, which is not kept.
+func InferStages(p *python.Interp, job *program.Job) {
 	pl := job.Parallel.Pipeline
-	env.GradMode, env.Training = false, true
-	env.Deterministic, env.CudnnBenchmark, env.NoSDPA = job.Determ, job.Benchmark, job.NoSDPA
-	p := python.New(env, nil)
-	p.Meter = m
+	p.Env().GradMode = false
 	for k := range int(pl.Rank) {
 		st, next := &pl.Stages[k], &pl.Stages[k+1]
 		if next.Takes != nil {
