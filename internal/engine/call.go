@@ -12,7 +12,7 @@ import (
 // schedule of a pipeline.
 func (j *job) distribute() {
 	if j.prog.Parallel.Pipeline != nil {
-		j.pipeline = distributed.NewPipeline(j.Interp, j.prog, j.order[0], j.aux)
+		j.pipeline = distributed.NewPipeline(j.Interp, j.prog, j.order, j.aux)
 		j.pipeline.FirstBackward = j.sumSaved
 	}
 	j.reducers = map[string]*distributed.Reducer{}
@@ -92,7 +92,7 @@ func (j *job) scheduleStep(fr *python.Frame, s *program.Stmt) {
 	j.Store(fr, s.Targets[0], python.Value{List: python.NewList(nil)})
 	pl := j.prog.Parallel.Pipeline
 	var inputs []*op.Tensor
-	for _, slot := range pl.Own().Inputs {
+	for _, slot := range pl.Stages[pl.Rank].Inputs {
 		inputs = append(inputs, fr.Slots[slot].T)
 	}
 	fr.Slots[s.Targets[0]].List.Items = j.pipeline.Step(inputs, fr.Slots[pl.Target].T)

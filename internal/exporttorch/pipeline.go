@@ -24,8 +24,8 @@ func (s *script) roots(m *program.Model) []*program.Class {
 
 // made prints the construction of a model.
 func (s *script) made(m *program.Model) string {
-	if s.job.Parallel.Pipeline != nil {
-		return "stages[dist.get_rank()]()"
+	if pl := s.job.Parallel.Pipeline; pl != nil {
+		return "stages[" + s.stageIndex(slices.Index(s.job.Models, m)) + "]()"
 	}
 	return s.className(m.Root) + "()"
 }
@@ -62,8 +62,23 @@ func (s *script) schedule() {
 	}
 	s.line("")
 	s.line("")
-	s.printf("stage = PipelineStage(%s, dist.get_rank(), %d, device)", s.modelName(s.job.Models[0].Name), len(pl.Stages))
-	s.printf("schedule = %s(stage, %d, %s)", pl.Schedule, pl.Microbatches, s.functionName(pl.Loss))
+	parts := make([]string, len(s.job.Models))
+	for i, m := range s.job.Models {
+		parts[i] = fmt.Sprintf("PipelineStage(%s, %s, %d, device)", s.modelName(m.Name), s.stageIndex(i), len(pl.Stages))
+	}
+	stages := parts[0]
+	if pl.Loops() {
+		stages = s.wrapped("[", parts, "]")
+	}
+	s.printf("schedule = %s(%s, %d, %s)", pl.Schedule, stages, pl.Microbatches, s.functionName(pl.Loss))
+}
+
+// stageIndex prints the index of the i-th stage of a process.
+func (s *script) stageIndex(i int) string {
+	if i == 0 {
+		return "dist.get_rank()"
+	}
+	return fmt.Sprintf("dist.get_rank() + %d", i*int(s.job.Parallel.Ranks))
 }
 
 // scheduleStep prints schedule.step, which takes other tensors in each stage.
@@ -71,8 +86,8 @@ func (p *printer) scheduleStep(st *program.Stmt) {
 	pl := p.job.Parallel.Pipeline
 	losses := p.local(st.Targets[0])
 	p.printf("%s = []", losses)
-	calls := make([]string, len(pl.Stages))
-	for i := range pl.Stages {
+	calls := make([]string, pl.Ranks)
+	for i := range calls {
 		stage := &pl.Stages[i]
 		var args []string
 		for k, slot := range stage.Inputs {

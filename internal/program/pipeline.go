@@ -11,18 +11,21 @@ import (
 // torch.distributed.pipelining. A program is what one rank does: the root of its model is
 // the class of its stage.
 type Pipeline struct {
-	Schedule     string // ScheduleGPipe or Schedule1F1B
+	Schedule     string // a class of torch.distributed.pipelining
 	Microbatches int64  // of a batch
-	Rank         int64  // that is planned
-	Stages       []Stage
-	Loss         *Func // loss_fn(output, target), a method of Job.Aux
-	Target       int   // the slot of the step that holds the target
+	Ranks        int64
+	Rank         int64   // that is planned
+	Stages       []Stage // of which a rank has every Ranks-th
+	Loss         *Func   // loss_fn(output, target), a method of Job.Aux
+	Target       int     // the slot of the step that holds the target
 }
 
 // The schedules of torch.distributed.pipelining.
 const (
-	GPipe    = "ScheduleGPipe"
-	OneFOneB = "Schedule1F1B"
+	GPipe       = "ScheduleGPipe"
+	OneFOneB    = "Schedule1F1B"
+	Interleaved = "ScheduleInterleaved1F1B"
+	LoopedBFS   = "ScheduleLoopedBFS"
 )
 
 // Stage is what one rank has of the model.
@@ -41,38 +44,92 @@ type Boundary struct {
 	DType tensor.DType
 }
 
-// First and Last report whether the planned rank has that stage.
-func (p *Pipeline) First() bool { return p.Rank == 0 }
+// Loops reports whether a rank has several stages, as its schedule takes a list of them.
+func (p *Pipeline) Loops() bool { return p.Schedule == Interleaved || p.Schedule == LoopedBFS }
 
-// Last reports whether the planned rank has the last stage.
-func (p *Pipeline) Last() bool { return p.Rank == int64(len(p.Stages))-1 }
+// Own lists the stages of the planned rank by their index.
+func (p *Pipeline) Own() []int {
+	var out []int
+	for i := int(p.Rank); i < len(p.Stages); i += int(p.Ranks) {
+		out = append(out, i)
+	}
+	return out
+}
 
-// Own is the stage of the planned rank.
-func (p *Pipeline) Own() *Stage { return &p.Stages[p.Rank] }
-
-// Action is what a schedule does with one microbatch: a forward or a backward pass.
+// Action is what a schedule does with one microbatch in a stage: a forward or a backward pass.
 type Action struct {
+	Stage      int // its index among all
 	Backward   bool
 	Microbatch int
 }
 
+// PipelineRounds is how often Interleaved 1F1B goes through the stages of a rank
+// (number_of_rounds of ScheduleInterleaved1F1B), of which the microbatches are a multiple.
+func PipelineRounds(microbatches, ranks int64) int64 { return max(1, microbatches/ranks) }
+
 // Actions are those of the planned rank in order
 // (torch/distributed/pipelining/schedules.py: _step_microbatches of ScheduleGPipe and
-// Schedule1F1B).
+// Schedule1F1B, _calculate_single_rank_operations of the others).
 func (p *Pipeline) Actions() []Action {
-	n := int(p.Microbatches)
+	switch p.Schedule {
+	case Interleaved:
+		return p.interleaved()
+	case LoopedBFS:
+		return p.breadthFirst()
+	}
+	n, stage := int(p.Microbatches), int(p.Rank)
 	ahead := n // forward passes before the first backward pass
 	if p.Schedule == OneFOneB {
 		ahead = min(n, len(p.Stages)-int(p.Rank))
 	}
 	var out []Action
 	for i := range ahead {
-		out = append(out, Action{Microbatch: i})
+		out = append(out, Action{Stage: stage, Microbatch: i})
 	}
 	for i := range n {
-		out = append(out, Action{Backward: true, Microbatch: i})
+		out = append(out, Action{Stage: stage, Backward: true, Microbatch: i})
 		if ahead+i < n {
-			out = append(out, Action{Microbatch: ahead + i})
+			out = append(out, Action{Stage: stage, Microbatch: ahead + i})
+		}
+	}
+	return out
+}
+
+// interleaved are the actions of Interleaved 1F1B (_get_1f1b_rank_ops).
+func (p *Pipeline) interleaved() []Action {
+	own, n := p.Own(), int(p.Microbatches)
+	round := n / int(PipelineRounds(p.Microbatches, p.Ranks)) // microbatches in a row
+	total := len(own) * n
+	warmup := min((len(own)-1)*round+2*int(p.Ranks-1-p.Rank), total)
+	forwards, backwards := make([]int, len(own)), make([]int, len(own)) // microbatches that went through
+	var out []Action
+	add := func(k int, backward bool, done []int) {
+		out = append(out, Action{Stage: own[k], Backward: backward, Microbatch: done[k]})
+		done[k]++
+	}
+	for i := range total + warmup {
+		if i < total {
+			add(i/round%len(own), false, forwards)
+		}
+		if i >= warmup {
+			add(len(own)-1-(i-warmup)/round%len(own), true, backwards)
+		}
+	}
+	return out
+}
+
+// breadthFirst are the actions of Looped BFS, which goes back through the microbatches from the last.
+func (p *Pipeline) breadthFirst() []Action {
+	own, n := p.Own(), int(p.Microbatches)
+	var out []Action
+	for _, stage := range own {
+		for i := range n {
+			out = append(out, Action{Stage: stage, Microbatch: i})
+		}
+	}
+	for k := len(own) - 1; k >= 0; k-- {
+		for i := n - 1; i >= 0; i-- {
+			out = append(out, Action{Stage: own[k], Backward: true, Microbatch: i})
 		}
 	}
 	return out

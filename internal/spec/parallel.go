@@ -50,8 +50,8 @@ type Parallel struct {
 	Loss Boolean `yaml:"loss_parallel" default:"false" of:"tp" doc:"of tp: steps run in torch.distributed.tensor.parallel.loss_parallel: cross_entropy of a DTensor that is divided among the classes"`
 
 	PP           Integer  `yaml:"pp" min:"2" max:"131072" doc:"processes, one on each GPU, each with a stage of the model: pipeline parallelism, torch.distributed.pipelining with PipelineStage"`
-	Split        []String `yaml:"split" of:"pp" doc:"of pp: paths of modules that forward calls; the model is cut before the call of each, into as many stages as there are processes"`
-	Schedule     String   `yaml:"schedule" enum:"gpipe|1f1b" words:"ScheduleGPipe: gpipe|GPipe: gpipe|Schedule1F1B: 1f1b|1F1B: 1f1b" default:"1f1b" of:"pp" doc:"of pp: the order of forward and backward passes: ScheduleGPipe or Schedule1F1B"`
+	Split        []String `yaml:"split" of:"pp" doc:"of pp: paths of modules that forward calls; the model is cut before the call of each, into as many stages as there are processes, or a multiple of it"`
+	Schedule     String   `yaml:"schedule" enum:"gpipe|1f1b|interleaved_1f1b|looped_bfs" words:"ScheduleGPipe: gpipe|GPipe: gpipe|Schedule1F1B: 1f1b|1F1B: 1f1b|ScheduleInterleaved1F1B: interleaved_1f1b|Interleaved1F1B: interleaved_1f1b|ScheduleLoopedBFS: looped_bfs|LoopedBFS: looped_bfs" default:"1f1b" of:"pp" doc:"of pp: the order of forward and backward passes: ScheduleGPipe, Schedule1F1B or, with several stages for each process, ScheduleInterleaved1F1B or ScheduleLoopedBFS"`
 	Microbatches Integer  `yaml:"microbatches" min:"1" max:"65536" of:"pp" doc:"of pp: into how many parts schedule.step divides a batch"`
 
 	Tensor   Integer `yaml:"tensor" min:"1" doc:"tensor-parallel ranks" later:"tensor parallelism" modelled:"1"`

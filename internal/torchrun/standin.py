@@ -117,18 +117,21 @@ def planned(script):
 
 
 def received(script, rank):
-    """What such a script says that a stage of a pipeline receives, as tensors on the meta device."""
-    m = re.search(rf"# Stage {rank} receives (.*)", script)
-    with torch.device("meta"):
-        return eval(f"({m[1]},)", {"torch": torch}) if m else None
+    """What such a script says that the stages of a process of a pipeline receive, as tensors on the meta device."""
+    out = []
+    for m in re.finditer(r"# Stage ([0-9]+) receives (.*)", script):
+        if int(m[1]) % ranks(script) == rank:
+            with torch.device("meta"):
+                out.append(eval(f"({m[2]},)", {"torch": torch}))
+    return out
 
 
-def receiving(sent):
-    """Makes recv_object_list(...) receive an object, with the tensors that it makes on the way."""
-    receive = dist.recv_object_list
+def receiving(objects):
+    """Makes recv_object_list(...) receive objects, one after the other, with the tensors that it makes on the way."""
+    receive, objects = dist.recv_object_list, iter(objects)
 
     def recv_object_list(*args, **kw):
-        text = io.BytesIO()
+        text, sent = io.BytesIO(), next(objects)
         pickle.Pickler(text).dump(sent)
         data = torch.frombuffer(bytearray(text.getvalue()), dtype=torch.uint8)
         StandIn.incoming = [torch.tensor([data.numel()]), data]
@@ -149,9 +152,9 @@ def receiving(sent):
     dist.recv_object_list = recv_object_list
 
 
-def install(ranks, rank=0, sent=None):
-    """Makes init_process_group(...) that of one of so many processes, to which the one before sends an object."""
-    if sent is not None:
+def install(ranks, rank=0, sent=()):
+    """Makes init_process_group(...) that of one of so many processes, to which the one before sends objects."""
+    if sent:
         receiving(sent)
     os.environ.update(RANK=str(rank), LOCAL_RANK="0", WORLD_SIZE=str(ranks))
     dist.Backend.register_backend("standin", lambda store, rank, size, timeout: StandIn(rank, size), devices=["cuda", "cpu"])

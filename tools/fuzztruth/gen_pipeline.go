@@ -49,11 +49,17 @@ func (g *generator) pipeline(root *program.Class, text string) string {
 			}
 		}
 	}
-	ranks := 2 + g.r.IntN(3)
-	if len(places) < ranks-1 {
+	ranks, each := 2+g.r.IntN(3), 1
+	schedule := g.pick("gpipe", "1f1b")
+	if len(places) >= 3 && g.chance(0.4) {
+		schedule = g.pick("interleaved_1f1b", "looped_bfs")
+		for ranks, each = 2, 2+g.r.IntN(2); len(places) < ranks*each-1; each-- {
+		}
+	}
+	if len(places) < ranks*each-1 {
 		return ""
 	}
-	for len(places) > ranks-1 {
+	for len(places) > ranks*each-1 {
 		i := g.r.IntN(len(places))
 		places = slices.Delete(places, i, i+1)
 	}
@@ -63,6 +69,6 @@ func (g *generator) pipeline(root *program.Class, text string) string {
 		return fmt.Sprintf("batch_size: %d", n*microbatches)
 	})
 	keys := []string{fmt.Sprintf("pp: %d", ranks), fmt.Sprintf("split: [%s]", strings.Join(places, ", ")), fmt.Sprintf("microbatches: %d", microbatches),
-		"schedule: " + g.pick("gpipe", "1f1b"), fmt.Sprintf("rank: %d", g.r.IntN(ranks))}
+		"schedule: " + schedule, fmt.Sprintf("rank: %d", g.r.IntN(ranks))}
 	return text + "parallel: {" + strings.Join(keys, ", ") + "}\n"
 }

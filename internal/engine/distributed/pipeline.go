@@ -10,52 +10,70 @@ import (
 	"github.com/memplan/memplan/internal/trace"
 )
 
-// Pipeline is a schedule of torch.distributed.pipelining with the stage of one rank
+// Pipeline is a schedule of torch.distributed.pipelining with the stages of one rank
 // (torch/distributed/pipelining/stage.py and schedules.py of PyTorch 2.6). What other ranks
 // send lies in buffers that are made in the first step and stay.
 type Pipeline struct {
-	p        *python.Interp
-	job      *program.Job
-	pl       *program.Pipeline
-	stage    int
-	module   *python.Module
-	aux      *python.Module // holds loss_fn
-	received [][]*op.Tensor // args_recv_info: by microbatch, what the stage before sends; nil: not made yet
-	returned [][]*op.Tensor // grad_recv_info: the gradients that the next stage sends
-	forward  map[int]pass   // fwd_cache
-	outputs  []python.Value // output_chunks
-	losses   []python.Value // _internal_losses
+	p      *python.Interp
+	job    *program.Job
+	pl     *program.Pipeline
+	stages []*stage
+	aux    *python.Module // holds loss_fn
+	began  bool           // the stages were initialized
+	losses []python.Value // _internal_losses
 
 	// FirstBackward is called in each step before its first backward pass.
 	FirstBackward func()
 }
 
+// stage is a PipelineStage.
+type stage struct {
+	*Pipeline
+	index    int
+	module   *python.Module
+	received [][]*op.Tensor // args_recv_info: by microbatch, what the stage before sends
+	returned [][]*op.Tensor // grad_recv_info: the gradients that the next stage sends
+	forward  map[int]pass   // fwd_cache
+	outputs  []python.Value // output_chunks
+}
+
 // pass is a forward pass whose backward pass is to come.
 type pass struct{ outputs, inputs []*op.Tensor }
 
-// NewPipeline makes PipelineStage and the schedule.
-func NewPipeline(p *python.Interp, job *program.Job, module, aux *python.Module) *Pipeline {
-	return &Pipeline{p: p, job: job, pl: job.Parallel.Pipeline, stage: int(job.Parallel.Pipeline.Rank), module: module, aux: aux, forward: map[int]pass{}}
+// NewPipeline makes a PipelineStage of each module and the schedule.
+func NewPipeline(p *python.Interp, job *program.Job, modules []*python.Module, aux *python.Module) *Pipeline {
+	s := &Pipeline{p: p, job: job, pl: job.Parallel.Pipeline, aux: aux}
+	for k, index := range s.pl.Own() {
+		s.stages = append(s.stages, &stage{Pipeline: s, index: index, module: modules[k], forward: map[int]pass{}})
+	}
+	return s
 }
 
-// Step is schedule.step: inputs are the tensors of the batch that the stage takes, of which
-// target is none of the last one alone. It returns the losses of the microbatches.
+// Step is schedule.step: inputs are the tensors of the batch that the rank takes, and
+// target is that of the loss. It returns the losses of the microbatches.
 func (s *Pipeline) Step(inputs []*op.Tensor, target *op.Tensor) []python.Value {
 	p := s.p
-	s.clear()
+	for _, st := range s.stages {
+		st.clear()
+	}
 	chunks := make([][]*op.Tensor, len(inputs))
 	for i, t := range inputs {
 		chunks[i] = s.split(t)
 	}
 	targets := s.split(target)
-	if s.returned == nil && s.received == nil {
-		s.initialize(s.inputs(chunks, 0))
+	if !s.began {
+		s.began = true
+		for i, st := range s.stages {
+			st.initialize(s.inputs(i, chunks, 0))
+		}
 	}
 	first := true
 	for _, a := range s.pl.Actions() {
+		i := (a.Stage - s.stages[0].index) / int(s.pl.Ranks)
+		st := s.stages[i]
 		if !a.Backward {
 			p.Phase = trace.Forward
-			s.forwardOne(a.Microbatch, s.inputs(chunks, a.Microbatch), targets[a.Microbatch])
+			st.forwardOne(a.Microbatch, s.inputs(i, chunks, a.Microbatch), targets[a.Microbatch])
 			continue
 		}
 		if first {
@@ -63,13 +81,13 @@ func (s *Pipeline) Step(inputs []*op.Tensor, target *op.Tensor) []python.Value {
 			first = false
 		}
 		p.Phase = trace.Backward
-		s.backwardOne(a.Microbatch)
+		st.backwardOne(a.Microbatch)
 	}
 	p.Phase = trace.Forward
 	losses := s.losses
 	s.losses = nil
-	if s.pl.Last() {
-		s.merge()
+	if st := s.stages[len(s.stages)-1]; st.last() {
+		st.merge()
 	}
 	for i := len(chunks) - 1; i >= 0; i-- {
 		p.Drop(chunks[i]...)
@@ -78,8 +96,11 @@ func (s *Pipeline) Step(inputs []*op.Tensor, target *op.Tensor) []python.Value {
 	return losses
 }
 
+func (s *stage) first() bool { return s.index == 0 }
+func (s *stage) last() bool  { return s.index == len(s.pl.Stages)-1 }
+
 // clear is clear_runtime_states: what the step before left is freed.
-func (s *Pipeline) clear() {
+func (s *stage) clear() {
 	s.p.LetGoAll(s.outputs)
 	s.outputs = nil
 	for _, buffers := range s.received {
@@ -107,8 +128,12 @@ func (s *Pipeline) split(t *op.Tensor) []*op.Tensor {
 	return out
 }
 
-// inputs are the parts of a microbatch of what the stage takes of the batch.
-func (s *Pipeline) inputs(chunks [][]*op.Tensor, microbatch int) []*op.Tensor {
+// inputs are the parts of a microbatch of what the i-th stage of the rank takes of the batch,
+// which is the first if there are several.
+func (s *Pipeline) inputs(i int, chunks [][]*op.Tensor, microbatch int) []*op.Tensor {
+	if i > 0 {
+		return nil
+	}
 	out := make([]*op.Tensor, len(chunks))
 	for i := range chunks {
 		out[i] = chunks[i][microbatch]
@@ -117,7 +142,7 @@ func (s *Pipeline) inputs(chunks [][]*op.Tensor, microbatch int) []*op.Tensor {
 }
 
 // call runs the stage's module, under autocast if the job has it.
-func (s *Pipeline) call(args ...*op.Tensor) python.Value {
+func (s *stage) call(args ...*op.Tensor) python.Value {
 	p := s.p
 	values := make([]python.Value, len(args))
 	for i, t := range args {
@@ -138,19 +163,19 @@ func (s *Pipeline) lower(f func() python.Value) python.Value {
 }
 
 // tensors are those of what a stage returned: one, or a tuple.
-func (s *Pipeline) tensors(v python.Value) []*op.Tensor {
+func (s *stage) tensors(v python.Value) []*op.Tensor {
 	items := []python.Value{v}
 	if v.List != nil {
 		items = v.List.Items
 	}
-	next := s.stage + 1
+	next := s.index + 1
 	if sent := next < len(s.pl.Stages); sent && (len(items) != s.pl.Stages[next].Received || v.List != nil && len(items) == 1) {
-		s.p.Fail("stage %d would send a list or tuple to the next one; what is computed before a split and used after it must be tensors", s.stage)
+		s.p.Fail("stage %d would send a list or tuple to the next one; what is computed before a split and used after it must be tensors", s.index)
 	}
 	var out []*op.Tensor
 	for _, it := range items {
 		if it.T == nil {
-			s.p.Fail("stage %d returns what is no tensor; PipelineStage takes a tensor or a tuple of tensors", s.stage)
+			s.p.Fail("stage %d returns what is no tensor; PipelineStage takes a tensor or a tuple of tensors", s.index)
 		}
 		out = append(out, it.T)
 	}
@@ -159,7 +184,7 @@ func (s *Pipeline) tensors(v python.Value) []*op.Tensor {
 
 // initialize is _initialize_stage: the shapes of results are inferred by a forward pass, then
 // the buffers are made.
-func (s *Pipeline) initialize(inputs []*op.Tensor) {
+func (s *stage) initialize(inputs []*op.Tensor) {
 	p := s.p
 	outs := s.inferShapes(inputs)
 	p.Phase = trace.Other
@@ -177,11 +202,11 @@ func (s *Pipeline) initialize(inputs []*op.Tensor) {
 		return all
 	}
 	s.received = make([][]*op.Tensor, s.pl.Microbatches)
-	if !s.pl.First() {
+	if !s.first() {
 		p.Label("recv")
-		s.received = buffers(s.pl.Own().Takes, trace.Activations, true)
+		s.received = buffers(s.pl.Stages[s.index].Takes, trace.Activations, true)
 	}
-	if !s.pl.Last() {
+	if !s.last() {
 		p.Label("recv_grad")
 		s.returned = buffers(outs, trace.Gradients, false)
 	}
@@ -190,10 +215,10 @@ func (s *Pipeline) initialize(inputs []*op.Tensor) {
 
 // inferShapes is _shape_inference: the module runs once without gradients, with zeros in the
 // place of what the stage before sends.
-func (s *Pipeline) inferShapes(inputs []*op.Tensor) []program.Boundary {
+func (s *stage) inferShapes(inputs []*op.Tensor) []program.Boundary {
 	p := s.p
-	takes := s.pl.Own().Takes
-	if !s.pl.First() {
+	takes := s.pl.Stages[s.index].Takes
+	if !s.first() {
 		s.receiveObject(metaPickle(takes))
 	} else {
 		takes = boundaries(inputs)
@@ -210,7 +235,7 @@ func (s *Pipeline) inferShapes(inputs []*op.Tensor) []program.Boundary {
 	}
 	p.Op = 0
 	given := args
-	if !s.pl.First() {
+	if !s.first() {
 		given = append(args[:len(args):len(args)], inputs...)
 	}
 	var out python.Value
@@ -218,10 +243,10 @@ func (s *Pipeline) inferShapes(inputs []*op.Tensor) []program.Boundary {
 	outs := boundaries(s.tensors(out))
 	for _, b := range outs { // Tensor.to("meta") makes it so
 		if !b.IsDense() {
-			p.Fail("stage %d returns a tensor of shape %v with strides %v, which has gaps; PyTorch refuses this (Stage %d forward outputs: value has a stride mismatch); return x.contiguous()", s.stage, b.Size, b.Stride, s.stage)
+			p.Fail("stage %d returns a tensor of shape %v with strides %v, which has gaps; PyTorch refuses this (Stage %d forward outputs: value has a stride mismatch); return x.contiguous()", s.index, b.Size, b.Stride, s.index)
 		}
 	}
-	if !s.pl.Last() {
+	if !s.last() {
 		s.sendObject(metaPickle(outs))
 	}
 	for i := len(args) - 1; i >= 0; i-- {
@@ -268,7 +293,7 @@ func (s *Pipeline) sendObject(n int64) {
 }
 
 // forwardOne is forward_one_chunk, then the loss of the microbatch.
-func (s *Pipeline) forwardOne(i int, inputs []*op.Tensor, target *op.Tensor) {
+func (s *stage) forwardOne(i int, inputs []*op.Tensor, target *op.Tensor) {
 	p := s.p
 	args := append(s.received[i][:len(s.received[i]):len(s.received[i])], inputs...)
 	out := s.call(args...)
@@ -278,7 +303,7 @@ func (s *Pipeline) forwardOne(i int, inputs []*op.Tensor, target *op.Tensor) {
 		p.Keep(t)
 	}
 	s.forward[i] = pass{outputs, args}
-	if !s.pl.Last() {
+	if !s.last() {
 		return
 	}
 	loss := s.lower(func() python.Value {
@@ -289,11 +314,11 @@ func (s *Pipeline) forwardOne(i int, inputs []*op.Tensor, target *op.Tensor) {
 
 // backwardOne is backward_one_chunk. Gradients of what was received stay in the .grad of the
 // buffers until the next step.
-func (s *Pipeline) backwardOne(i int) {
+func (s *stage) backwardOne(i int) {
 	p := s.p
 	f := s.forward[i]
 	delete(s.forward, i)
-	if s.pl.Last() {
+	if s.last() {
 		p.Backward(s.losses[i].T, nil, false)
 	} else {
 		var roots, grads []*op.Tensor
@@ -312,7 +337,7 @@ func (s *Pipeline) backwardOne(i int) {
 			p.Fail("a tensor that the stage gets from the one before it has no gradient to send back, which PyTorch refuses")
 		}
 	}
-	if s.pl.Last() {
+	if s.last() {
 		for _, t := range f.outputs {
 			p.DetachInPlace(t)
 		}
@@ -326,7 +351,7 @@ func (s *Pipeline) backwardOne(i int) {
 }
 
 // merge is merge_chunks: schedule.step returns the results of the batch, which go at once.
-func (s *Pipeline) merge() {
+func (s *stage) merge() {
 	p := s.p
 	first := s.tensors(s.outputs[0])
 	var merged []*op.Tensor

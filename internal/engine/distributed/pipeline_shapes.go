@@ -8,17 +8,18 @@ import (
 	"github.com/memplan/memplan/internal/trace"
 )
 
-// InferStages finds what each stage up to the planned one gets from the one before it: all
+// InferStages finds what each stage up to the last of the planned rank gets from the one before it: all
 // run one after the other, without gradients, in p, which is not kept.
 func InferStages(p *python.Interp, job *program.Job) {
 	pl := job.Parallel.Pipeline
 	p.Env().GradMode = false
-	for k := range int(pl.Rank) {
+	own := pl.Own()
+	for k := range own[len(own)-1] {
 		st, next := &pl.Stages[k], &pl.Stages[k+1]
 		if next.Takes != nil {
 			continue
 		}
-		s := &Pipeline{p: p, job: job, pl: pl, stage: k, module: p.Instantiate(st.Class, "")}
+		s := &stage{Pipeline: &Pipeline{p: p, job: job, pl: pl}, index: k, module: p.Instantiate(st.Class, "")}
 		p.ToDevice(s.module)
 		var args []*op.Tensor
 		for _, b := range st.Takes {

@@ -12,7 +12,9 @@ import (
 )
 
 // schedules are the classes of torch.distributed.pipelining by their names in a spec.
-var schedules = map[string]string{"gpipe": program.GPipe, "1f1b": program.OneFOneB}
+var schedules = map[string]string{
+	"gpipe": program.GPipe, "1f1b": program.OneFOneB, "interleaved_1f1b": program.Interleaved, "looped_bfs": program.LoopedBFS,
+}
 
 // Pipeline cuts the model into stages, of which the planned rank has one, and puts
 // schedule.step in the place of the forward pass, the loss and the backward pass. It comes
@@ -24,7 +26,7 @@ func (j *Job) Pipeline() {
 	}
 	p := &j.Job.Parallel
 	p.Ranks = s.PP.V
-	pl := &program.Pipeline{Schedule: schedules[s.Schedule.V], Microbatches: s.Microbatches.V, Rank: s.Rank.V}
+	pl := &program.Pipeline{Schedule: schedules[s.Schedule.V], Microbatches: s.Microbatches.V, Ranks: s.PP.V, Rank: s.Rank.V}
 	j.pipelineGoesWith(s)
 	if s.Rank.V >= s.PP.V {
 		j.fail(s.Rank.At, "rank %d is none of pp: %d; ranks are 0 to %d", s.Rank.V, s.PP.V, s.PP.V-1)
@@ -33,10 +35,30 @@ func (j *Job) Pipeline() {
 	cut.stepStatements()
 	cut.stages(cut.places())
 	cut.loss()
-	j.Job.Models[0].Root = pl.Own().Class
+	j.own(pl)
 	p.Pipeline = pl
 	if v := j.Torch; v != torchver.Recorded {
 		*j.Warnings = append(*j.Warnings, note.OtherPP.New("parallel.pp: torch.distributed.pipelining of PyTorch %v is planned as that of %v", v, torchver.Recorded).Of("parallel.pp"))
+	}
+}
+
+// own puts the stages of the planned rank in the place of the model.
+func (j *Job) own(pl *program.Pipeline) {
+	whole := j.Job.Models[0]
+	j.Job.Models = nil
+	for k, stage := range pl.Own() {
+		m := *whole
+		m.Root = pl.Stages[stage].Class
+		if pl.Loops() {
+			m.Name = fmt.Sprintf("part%d", k)
+		}
+		j.Job.Models = append(j.Job.Models, &m)
+	}
+	for _, o := range j.Job.Optimizers {
+		o.Models = nil
+		for _, m := range j.Job.Models {
+			o.Models = append(o.Models, m.Name)
+		}
 	}
 }
 
@@ -47,6 +69,8 @@ func PipelineKeys(s *spec.Spec, batch int64) {
 	if p == nil || !p.PP.Set {
 		return
 	}
+	loops := p.Schedule.V == "interleaved_1f1b" || p.Schedule.V == "looped_bfs"
+	stages := int64(len(p.Split)) + 1
 	switch n := p.Microbatches.V; {
 	case !p.Microbatches.Set:
 		s.Errs.Failf(p.PP.At, "pp needs microbatches, into how many parts a batch is divided, such as pp: {ranks: %d, microbatches: %d, split: [...]}", p.PP.V, 2*p.PP.V)
@@ -56,7 +80,11 @@ func PipelineKeys(s *spec.Spec, batch int64) {
 		s.Errs.Failf(p.PP.At, "mode: %s is not modelled with parallel.pp, whose schedules train", s.Mode.V)
 	case len(p.Split) == 0:
 		s.Errs.Failf(p.PP.At, "pp needs split, the modules before which the model is cut, such as split: [layers.4, layers.8]")
-	case int64(len(p.Split)) != p.PP.V-1:
+	case loops && (stages%p.PP.V != 0 || stages == p.PP.V):
+		s.Errs.Failf(p.Split[0].At, "split has %s, which makes %d stages; schedule: %s of pp: %d needs the same number of stages for each rank, 2 or more", spec.Plural(len(p.Split), "path"), stages, p.Schedule.V, p.PP.V)
+	case p.Schedule.V == "interleaved_1f1b" && n%program.PipelineRounds(n, p.PP.V) != 0:
+		s.Errs.Failf(p.Microbatches.At, "interleaved_1f1b goes through %d microbatches in %d rounds (microbatches // ranks), of which they must be a multiple", n, program.PipelineRounds(n, p.PP.V))
+	case !loops && stages != p.PP.V:
 		s.Errs.Failf(p.Split[0].At, "split has %s, which makes %d stages; pp: %d needs %d, one stage for each rank", spec.Plural(len(p.Split), "path"), len(p.Split)+1, p.PP.V, p.PP.V-1)
 	}
 }
@@ -236,6 +264,9 @@ func (c *cutting) stages(cuts []int) {
 		class := c.root.Part(c.ClassName(fmt.Sprintf("Stage%d", k)), withoutDel(part, received, inputs, writes[k]), kept, slices.Concat(received, inputs), sent)
 		c.checkStage(k, class)
 		st := program.Stage{Class: class, Received: len(received)}
+		if k > 0 && len(inputs) > 0 && c.pl.Loops() {
+			c.fail(c.s.PP.At, "stage %d takes %s of the batch, which %s passes to all stages of a rank; this is not modelled", k, f.Slots[inputs[0]], c.pl.Schedule)
+		}
 		for _, slot := range inputs {
 			st.Inputs = append(st.Inputs, c.slotOf(slot))
 		}
