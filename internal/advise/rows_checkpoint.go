@@ -78,7 +78,9 @@ func blocksOf(b *Base) *blocks {
 	}
 	if m := b.Job.Definer.Model; m != nil {
 		for _, p := range m.Checkpoint {
-			out.patterns = append(out.patterns, p.V)
+			if !slices.Contains(out.patterns, p.V) {
+				out.patterns = append(out.patterns, p.V)
+			}
 		}
 	}
 	if out.named = len(out.patterns) > 0; !out.named {

@@ -56,6 +56,9 @@ func workOf(o *estimate.Outcome) Work {
 	case p.Trainable < p.Parameters && p.Trainable > 0: // gradients of frozen weights are not computed
 		w.Passes = 2 + w.Trained/w.Parameters
 	}
+	if p.Flops > 0 {
+		w.Passes += p.Again / p.Flops
+	}
 	for i := range t.Events {
 		e := &t.Events[i]
 		if e.Kind != trace.Alloc || int(e.Step) != o.Played.Steps {

@@ -32,6 +32,7 @@ type estimation struct {
 	pictures pictures
 	share    float64 // headroom, parsed
 	fix      fixing
+	layout   layout
 }
 
 // defaultShare is the headroom of a recommended batch, unless --headroom says
@@ -59,6 +60,10 @@ script that make it fit, alone and combined, each simulated, the simplest first
 (memplan list changes). --advise searches longer for such changes; if the job fits,
 it lists changes that leave more room.
 
+--gpus 64 --layout search lists the ten best ways to spread the job over 64 GPUs: each
+is simulated with the batch of the spec on each GPU, and the checkpoints and gradient
+accumulation with which it is the fastest that fits (docs/advice.md).
+
 --html FILE also writes a page for browsers: memory over the events of the steps, the
 allocator's segments at each event, the peak by module (docs/report.md). --svg FILE
 writes a picture of the first, for comments.`,
@@ -78,6 +83,7 @@ writes a picture of the first, for comments.`,
 	f.BoolVar(&e.fix.none, "no-advise", false, "do not search for changes that make the job fit")
 	f.BoolVar(&e.curve, "batch-curve", false, "draw the peak over the batch size")
 	f.StringVar(&e.search, "search", "", "also find the largest value of this param: seq, or seq:64 for multiples of 64")
+	e.layout.flags(c)
 	e.pictures.flags(c)
 	f.StringVar(&e.headroom, "headroom", fmt.Sprintf("%g%%", 100*defaultShare), "share of the usable memory that the recommended batch leaves")
 	return c
@@ -95,6 +101,9 @@ func (e *estimation) run(c *cobra.Command, s *Streams, args []string) error {
 	}
 	if e.fix.more && (e.quick || e.fix.none) {
 		return usagef("--advise does not go with --quick and --no-advise")
+	}
+	if err := e.layout.check(e); err != nil {
+		return err
 	}
 	var err error
 	if e.share, err = parseShare(e.headroom); err != nil {
@@ -122,6 +131,9 @@ func (e *estimation) run(c *cobra.Command, s *Streams, args []string) error {
 	r, err := e.recipe(c, s, args)
 	if err != nil {
 		return err
+	}
+	if e.layout.asked() {
+		return e.layout.search(within(c, r), s, plan.FromRecipe(r), e.format)
 	}
 	if len(gpus) > 1 {
 		return e.matrix(within(c, r), s, plan.FromRecipe(r), gpus)

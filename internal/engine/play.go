@@ -82,6 +82,7 @@ type Totals struct {
 	// products, and HalfFlops the part of it whose operands had 16 bits. Products
 	// are both by layer and operator, in the order of their first calls.
 	Flops, HalfFlops float64
+	Again            float64 // what checkpoints computed again in the backward passes, beside
 	Products         []autograd.Product
 	// LayerSaved and LayerParams are bytes by layer, indexed as Trace.Layers.
 	LayerSaved, LayerParams []tensor.Bytes

@@ -36,6 +36,7 @@ func (j *job) sum() {
 	for i := range t.Products {
 		t.Flops += t.Products[i].Flops
 		t.HalfFlops += t.Products[i].HalfFlops
+		t.Again += t.Products[i].Again
 	}
 	t.LayerParams = make([]tensor.Bytes, len(j.Trace().Layers))
 	seen := map[int32]bool{} // parameters of a recurrent layer share a block

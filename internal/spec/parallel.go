@@ -116,6 +116,9 @@ const keyRanks = "ranks"
 // ddp: {ranks: 8, bucket_cap_mb: 50} is parallel: {ddp: 8, bucket_cap_mb: 50}.
 var spreads = []string{"ddp", "fsdp", "deepspeed", "tp", "pp"}
 
+// Spreads lists those keys.
+func Spreads() []string { return slices.Clone(spreads) }
+
 // spreadKeys lists the keys of such a section beside ranks.
 func spreadKeys(name string) []string {
 	var out []string

@@ -108,7 +108,7 @@ func (p *Player) RoundBetween(before, from, to Moment) *Round {
 	for i, b := range to.products {
 		if i < len(from.products) {
 			a := &from.products[i]
-			b.Flops, b.HalfFlops, b.Bytes = b.Flops-a.Flops, b.HalfFlops-a.HalfFlops, b.Bytes-a.Bytes
+			b.Flops, b.HalfFlops, b.Again, b.Bytes = b.Flops-a.Flops, b.HalfFlops-a.HalfFlops, b.Again-a.Again, b.Bytes-a.Bytes
 		}
 		r.products = append(r.products, b)
 	}
@@ -153,7 +153,7 @@ func (p *Player) Again(r *Rounds, played int, last Moment, n int) bool {
 	for i := range r.Third.products {
 		b := &r.Third.products[i]
 		x := p.products.at(b.Layer, b.Row)
-		for _, f := range [][2]float64{{x.Flops, b.Flops}, {x.HalfFlops, b.HalfFlops}} {
+		for _, f := range [...][2]float64{{x.Flops, b.Flops}, {x.HalfFlops, b.HalfFlops}, {x.Again, b.Again}} {
 			if f[1] != math.Trunc(f[1]) || f[0]+float64(n)*f[1] > exact {
 				return false
 			}
@@ -162,7 +162,8 @@ func (p *Player) Again(r *Rounds, played int, last Moment, n int) bool {
 	for i := range r.Third.products {
 		b := &r.Third.products[i]
 		x := p.products.at(b.Layer, b.Row)
-		x.Flops, x.HalfFlops, x.Bytes = x.Flops+float64(n)*b.Flops, x.HalfFlops+float64(n)*b.HalfFlops, x.Bytes+tensor.Bytes(n)*b.Bytes
+		x.Flops, x.HalfFlops, x.Again = x.Flops+float64(n)*b.Flops, x.HalfFlops+float64(n)*b.HalfFlops, x.Again+float64(n)*b.Again
+		x.Bytes += tensor.Bytes(n) * b.Bytes
 	}
 	p.Meter.Hold(trace.EventBytes * tensor.Bytes(n*len(r.Third.events)))
 	p.Meter.Hold(kernelBytes * tensor.Bytes(n*len(r.Third.kernels)))

@@ -42,6 +42,7 @@ type Product struct {
 	Layer            int32 // index in Trace.Layers
 	Row              *op.Op
 	Flops, HalfFlops float64
+	Again            float64 // Flops of checkpoints that ran again in the backward pass, beside
 	Bytes            tensor.Bytes
 }
 
@@ -76,9 +77,11 @@ func (s *products) reset() {
 	clear(s.index)
 }
 
-// countFlops counts what an operator computed in the forward pass of a step.
+// countFlops counts what an operator computed in the forward pass of a step, or in a checkpoint
+// that runs again.
 func (p *Player) countFlops(c *op.Call) {
-	if p.Phase != trace.Forward || p.thread != 0 || p.Evaluating {
+	again := p.Phase == trace.Backward && p.thread == 1 && p.env.GradMode && p.task != nil && !p.task.create
+	if p.Evaluating || !again && (p.Phase != trace.Forward || p.thread != 0) {
 		return
 	}
 	n := c.Flops()
@@ -86,6 +89,10 @@ func (p *Player) countFlops(c *op.Call) {
 		return
 	}
 	x := p.products.at(p.Layer, c.Op)
+	if again {
+		x.Again += n
+		return
+	}
 	x.Flops += n
 	if c.In[1].DType.IsHalf() {
 		x.HalfFlops += n
