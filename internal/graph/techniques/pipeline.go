@@ -62,7 +62,7 @@ func (j *Job) own(pl *program.Pipeline) {
 	}
 }
 
-// PipelineKeys refuses what is known to be missing before the model is elaborated, which is
+// PipelineKeys refuses what is known to be missing or wrong before the model is elaborated, which is
 // done for a microbatch.
 func PipelineKeys(s *spec.Spec, batch int64) {
 	p := s.Parallel
@@ -153,6 +153,9 @@ func (c *cutting) stepStatements() {
 		return s.Kind == program.Assign && s.Value != nil && s.Value.Kind == program.CallModel
 	})
 	c.backward = slices.IndexFunc(body, func(s program.Stmt) bool { return s.Kind == program.Backward })
+	if c.from < 0 || c.backward < c.from {
+		c.fail(c.s.PP.At, "parallel.pp needs a step that calls the model, computes a loss and goes back from it")
+	}
 	call := &body[c.from]
 	c.call, c.output, c.body, c.value = call.Value, call.Targets[0], body[c.from+1:c.backward], body[c.backward].Value
 }
