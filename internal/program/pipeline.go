@@ -207,7 +207,6 @@ func (c *Class) FirstCalls(s *Stmt) []int {
 
 // moved copies functions whose slots and children have other numbers in their new place.
 type moved struct {
-	slots    func(slot int) int // of the outermost function
 	children map[int]int
 	funcs    map[*Func]*Func
 }
