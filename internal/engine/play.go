@@ -112,6 +112,7 @@ type job struct {
 	engine   *distributed.Engine             // DeepSpeed's around the model; nil: none
 	megatron *distributed.Megatron           // Megatron-core's DistributedDataParallel and optimizer; nil: none
 	masters  []*optim.Param                  // what that optimizer steps, beside its parameters
+	pipeline *distributed.Pipeline           // the schedule of the stages; nil: there are none
 	compiled map[string]*compiled.Model      // models that torch.compile compiled
 	totals   Totals
 	stepNo   int64
@@ -170,20 +171,23 @@ func newJob(m *limit.Meter, prog *program.Job, env op.Env, backend Backend) *job
 	return j
 }
 
+// caught makes an error of what stops a job that is played.
+func caught(r any, err *error) {
+	switch stopped := r.(type) {
+	case nil:
+	case *program.Error:
+		*err = stopped
+	case autograd.BackendError:
+		*err = stopped.Err
+	default:
+		panic(r)
+	}
+}
+
 func (j *job) play(steps int, fails func(first *Played) bool) (played *Played, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			switch stopped := r.(type) {
-			case *program.Error:
-				err = stopped
-			case autograd.BackendError:
-				err = stopped.Err
-			default:
-				panic(r)
-			}
-		}
-	}()
+	defer func() { caught(recover(), &err) }()
 	played = &Played{Trace: j.Trace()} // of what fails, too
+	j.inferStages(*j.Env())
 	j.setup()
 	j.run(steps, played, fails)
 	j.sum()
@@ -234,6 +238,10 @@ func (j *job) setup() {
 			j.ToDevice(root)
 			if j.prog.Parallel.TP != nil {
 				distributed.Parallelize(j.Interp, root, &j.prog.Parallel)
+			}
+			if j.prog.Parallel.Pipeline != nil && j.prog.Autocast { // torch.autocast around its forward is made
+				j.EnterAutocast(j.prog.LowerType)
+				j.ExitAutocast()
 			}
 		}
 		j.Convert(root, m, false)
@@ -537,6 +545,8 @@ func (j *job) statement(s *program.Stmt) {
 	case program.UpdateEMA:
 		j.Phase = trace.Optimizer
 		j.updateAverage()
+	case program.ScheduleStep:
+		j.scheduleStep(fr, s)
 	default: // forward passes, the loss, and whatever else the step computes
 		j.Phase = trace.Forward
 		j.Exec(fr, s)

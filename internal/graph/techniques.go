@@ -23,6 +23,7 @@ func (el *building) change() {
 	t.ChannelsLast()
 	t.Checkpoint()
 	t.Apart()
+	t.Pipeline()
 }
 
 // techniques is the job for what changes its models.

@@ -51,11 +51,16 @@ type Parallel struct {
 
 	DeepSpeed *Value  `yaml:"deepspeed" doc:"processes, one on each GPU, with DeepSpeed's engine around the model; anything but a number is" later:"DeepSpeed" modelled:"ranks"`
 	Config    *Value  `yaml:"config" of:"deepspeed" doc:"of deepspeed: its configuration, a mapping with the keys of its JSON, or the path of the file"`
-	Rank      Integer `yaml:"rank" min:"0" max:"131071" default:"0" of:"deepspeed" doc:"of deepspeed: the process that is planned; its part of the parameters, and of their gradients, is not that of others"`
+	Rank      Integer `yaml:"rank" min:"0" max:"131071" default:"0" of:"deepspeed pp" doc:"of deepspeed: the process that is planned; its part of the parameters, and of their gradients, is not that of others. Of pp: the stage that is planned; without it all are, and the report is of the one that reserves most"`
 
 	TP   Integer `yaml:"tp" min:"2" max:"131072" doc:"processes, one on each GPU, over which the modules of plan are divided: tensor parallelism, torch.distributed.tensor.parallel.parallelize_module"`
 	Plan *Value  `yaml:"plan" of:"tp" doc:"of tp: paths or patterns of modules, such as layers.*.up, with the style of each: colwise, rowwise, sequence, prepare_input or prepare_output, or a mapping of one to its arguments"`
 	Loss Boolean `yaml:"loss_parallel" default:"false" of:"tp" doc:"of tp: steps run in torch.distributed.tensor.parallel.loss_parallel: cross_entropy of a DTensor that is divided among the classes"`
+
+	PP           Integer  `yaml:"pp" min:"2" max:"131072" doc:"processes, one on each GPU, each with a stage of the model: pipeline parallelism, torch.distributed.pipelining with PipelineStage"`
+	Split        []String `yaml:"split" of:"pp" doc:"of pp: paths of modules that forward calls; the model is cut before the call of each, into as many stages as there are processes, or a multiple of it"`
+	Schedule     String   `yaml:"schedule" enum:"gpipe|1f1b|interleaved_1f1b|looped_bfs" words:"ScheduleGPipe: gpipe|GPipe: gpipe|Schedule1F1B: 1f1b|1F1B: 1f1b|ScheduleInterleaved1F1B: interleaved_1f1b|Interleaved1F1B: interleaved_1f1b|ScheduleLoopedBFS: looped_bfs|LoopedBFS: looped_bfs" default:"1f1b" of:"pp" doc:"of pp: the order of forward and backward passes: ScheduleGPipe, Schedule1F1B or, with several stages for each process, ScheduleInterleaved1F1B or ScheduleLoopedBFS"`
+	Microbatches Integer  `yaml:"microbatches" min:"1" max:"65536" of:"pp" doc:"of pp: into how many parts schedule.step divides a batch"`
 
 	Tensor   Integer `yaml:"tensor" min:"1" doc:"tensor-parallel ranks" later:"tensor parallelism" modelled:"1"`
 	Pipeline Integer `yaml:"pipeline" min:"1" doc:"pipeline stages" later:"pipeline parallelism" modelled:"1"`
@@ -129,7 +134,7 @@ const keyRanks = "ranks"
 
 // spreads are the keys that spread a job over GPUs, each also a section of its own:
 // ddp: {ranks: 8, bucket_cap_mb: 50} is parallel: {ddp: 8, bucket_cap_mb: 50}.
-var spreads = []string{"ddp", "fsdp", "deepspeed", "tp"}
+var spreads = []string{"ddp", "fsdp", "deepspeed", "tp", "pp"}
 
 // Spreads lists those keys.
 func Spreads() []string { return slices.Clone(spreads) }

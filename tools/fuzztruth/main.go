@@ -70,6 +70,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"deepspeed":  engined,
 	"zero3":      divided,
 	"tp":         tensorParallel,
+	"pp":         pipelined,
 	"allocator":  configured,
 	"operators":  rareOperator,
 	"carried":    (*generator).carriedJob,
@@ -345,8 +346,11 @@ func (j *job) write(c *accuracy.FuzzCase, path string) (allocConf string, err er
 }
 
 func export(c *accuracy.FuzzCase, path string) (allocConf string, err error) {
-	s, g, _, err := build(c)
+	s, g, env, err := build(c)
 	if err != nil {
+		return "", err
+	}
+	if err := engine.InferStages(g.Job, env); err != nil {
 		return "", err
 	}
 	f, err := os.Create(path)
