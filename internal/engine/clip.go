@@ -10,6 +10,7 @@ import (
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // clip is torch.nn.utils.clip_grad_norm_ or clip_grad_value_ in their foreach
@@ -24,9 +25,13 @@ func (j *job) clip(s *program.Stmt) {
 		return
 	}
 	var norms, with []*op.Tensor
+	summed := j.addedGradients(s.Optimizer)
 	for _, g := range optim.ByType(grads, func(g *op.Tensor) tensor.DType { return g.DType }) {
 		norms = append(norms, j.foreachNorm(g)...)
 		with = append(with, g...)
+	}
+	for i := len(summed) - 1; i >= 0; i-- {
+		j.Drop(summed[i])
 	}
 	d := norms[0].DType
 	for _, n := range norms {
@@ -37,8 +42,14 @@ func (j *job) clip(s *program.Stmt) {
 		j.Must(j.backend.Norms(norms, with, stacked))
 	}
 	two := 2.0
-	var total *op.Tensor
+	var total, whole *op.Tensor
+	if j.addsBeforeNorms() {
+		whole, partial = j.reduceNorm(partial, stacked.Layout, d), normWhole
+	}
 	j.Quiet(func() { total = j.Do1(aten.VectorNorm, &aten.NormArgs{P: &two}, stacked) })
+	if whole != nil {
+		j.Drop(whole)
+	}
 	if j.Executes() {
 		j.Must(j.backend.Norms([]*op.Tensor{total}, []*op.Tensor{stacked}, nil))
 	}
@@ -48,7 +59,7 @@ func (j *job) clip(s *program.Stmt) {
 	}
 	// max_norm / (total_norm + 1e-6), clamped to 1
 	sum := j.scalar(total.DType)
-	reduced := j.reduceNorm(partial, total.DType)
+	reduced := j.reduceNorm(partial, total.Layout, total.DType)
 	reciprocal := j.scalar(total.DType)
 	j.Drop(reduced)
 	coefficient := j.scalar(total.DType)
@@ -82,18 +93,18 @@ const (
 	normSummand                      // Partial, as of a gradient that is itself a summand
 )
 
-// reduceNorm is what makes a norm that of all ranks, which happens when a reciprocal is
-// taken of it (torch/distributed/tensor/_ops/_math_ops.py). It returns nil if each rank
-// has the whole norm.
-func (j *job) reduceNorm(at normPlacement, d tensor.DType) *op.Tensor {
+// reduceNorm is what makes norms those of all ranks, which happens when a reciprocal is
+// taken of the norm of all, or before that norm (torch/distributed/tensor/_ops/_math_ops.py).
+// It returns nil if each rank has whole norms.
+func (j *job) reduceNorm(at normPlacement, l tensor.Layout, d tensor.DType) *op.Tensor {
 	switch at {
 	case normOfPart:
-		square, sum := j.scalar(d), j.scalar(d)
-		root := j.scalar(d)
+		square, sum := j.New(l, d), j.New(l, d)
+		root := j.New(l, d)
 		j.Drop(square, sum)
 		return root
 	case normSummand:
-		return j.scalar(d)
+		return j.New(l, d)
 	}
 	return nil
 }
@@ -113,7 +124,7 @@ func (j *job) stackNorms(optimizer int, norms []*op.Tensor, d tensor.DType) (*op
 	cells := slices.DeleteFunc(slices.Clone(j.opts[optimizer]), func(c *python.Cell) bool { return autograd.Of(c.T).Grad == nil })
 	for _, of := range optim.ByType(cells, func(c *python.Cell) tensor.DType { return c.T.DType }) {
 		for _, c := range of {
-			from = append(from, normOf(c))
+			from = append(from, j.normOf(c))
 		}
 	}
 	to := from[0]
@@ -129,7 +140,7 @@ func (j *job) stackNorms(optimizer int, norms []*op.Tensor, d tensor.DType) (*op
 	for i, x := range from {
 		switch {
 		case to == normWhole && x != normWhole:
-			changed = append(changed, j.reduceNorm(x, norms[i].DType))
+			changed = append(changed, j.reduceNorm(x, norms[i].Layout, norms[i].DType))
 		case to != normWhole && x == normWhole:
 			changed = append(changed, j.scalar(norms[i].DType)) // divided by the ranks, or its root
 		}
@@ -142,28 +153,47 @@ func (j *job) stackNorms(optimizer int, norms []*op.Tensor, d tensor.DType) (*op
 }
 
 // normOf is how the norm of a parameter's gradient lies.
-func normOf(c *python.Cell) normPlacement {
+func (j *job) normOf(c *python.Cell) normPlacement {
 	switch c.Gradient {
 	case python.GradShard:
 		return normOfPart
 	case python.GradPartial:
-		return normSummand
+		if !j.addsBeforeNorms() {
+			return normSummand
+		}
 	}
 	return normWhole
+}
+
+// addsBeforeNorms reports whether norms are taken of what is added over the ranks.
+func (j *job) addsBeforeNorms() bool { return j.Env().Torch.Has(torchver.AddsBeforeNorms) }
+
+// addedGradients are the sums over the ranks of gradients of which each has a summand, where
+// they are made for the norms.
+func (j *job) addedGradients(optimizer int) []*op.Tensor {
+	if !j.addsBeforeNorms() {
+		return nil
+	}
+	return j.summedGradients(optimizer)
 }
 
 // redistributeGradients is what _foreach_mul_ by a tensor does with gradients of which
 // each rank has a summand: they are added over the ranks, and multiplied then.
 func (j *job) redistributeGradients(optimizer int) {
-	var sums []*op.Tensor
+	sums := j.summedGradients(optimizer)
+	for i := len(sums) - 1; i >= 0; i-- {
+		j.Drop(sums[i])
+	}
+}
+
+// summedGradients adds gradients of which each rank has a summand over the ranks.
+func (j *job) summedGradients(optimizer int) (sums []*op.Tensor) {
 	for _, c := range j.opts[optimizer] {
 		if g := autograd.Of(c.T).Grad; g != nil && c.Gradient == python.GradPartial {
 			sums = append(sums, j.New(tensor.Contiguous(g.Size), g.DType))
 		}
 	}
-	for i := len(sums) - 1; i >= 0; i-- {
-		j.Drop(sums[i])
-	}
+	return sums
 }
 
 // scalar allocates a tensor without dimensions.
