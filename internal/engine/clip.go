@@ -25,13 +25,9 @@ func (j *job) clip(s *program.Stmt) {
 		return
 	}
 	var norms, with []*op.Tensor
-	summed := j.addedGradients(s.Optimizer)
 	for _, g := range optim.ByType(grads, func(g *op.Tensor) tensor.DType { return g.DType }) {
 		norms = append(norms, j.foreachNorm(g)...)
 		with = append(with, g...)
-	}
-	for i := len(summed) - 1; i >= 0; i-- {
-		j.Drop(summed[i])
 	}
 	d := norms[0].DType
 	for _, n := range norms {
@@ -165,35 +161,21 @@ func (j *job) normOf(c *python.Cell) normPlacement {
 	return normWhole
 }
 
-// addsBeforeNorms reports whether norms are taken of what is added over the ranks.
+// addsBeforeNorms reports whether the norm of all norms is taken of what is added over the ranks.
 func (j *job) addsBeforeNorms() bool { return j.Env().Torch.Has(torchver.AddsBeforeNorms) }
-
-// addedGradients are the sums over the ranks of gradients of which each has a summand, where
-// they are made for the norms.
-func (j *job) addedGradients(optimizer int) []*op.Tensor {
-	if !j.addsBeforeNorms() {
-		return nil
-	}
-	return j.summedGradients(optimizer)
-}
 
 // redistributeGradients is what _foreach_mul_ by a tensor does with gradients of which
 // each rank has a summand: they are added over the ranks, and multiplied then.
 func (j *job) redistributeGradients(optimizer int) {
-	sums := j.summedGradients(optimizer)
-	for i := len(sums) - 1; i >= 0; i-- {
-		j.Drop(sums[i])
-	}
-}
-
-// summedGradients adds gradients of which each rank has a summand over the ranks.
-func (j *job) summedGradients(optimizer int) (sums []*op.Tensor) {
+	var sums []*op.Tensor
 	for _, c := range j.opts[optimizer] {
 		if g := autograd.Of(c.T).Grad; g != nil && c.Gradient == python.GradPartial {
 			sums = append(sums, j.New(tensor.Contiguous(g.Size), g.DType))
 		}
 	}
-	return sums
+	for i := len(sums) - 1; i >= 0; i-- {
+		j.Drop(sums[i])
+	}
 }
 
 // scalar allocates a tensor without dimensions.

@@ -6,13 +6,13 @@ var (
 	DTensorSeedsLate = change(Change{
 		Since: Version{2, 7}, Area: python,
 		What:   "`distribute_tensor`, and so `parallelize_module`, copies no state of random numbers (16 bytes) to the GPU; the first operator of DTensors that draws some does.",
-		Source: "PR 147025 (February 2025); torch/distributed/tensor/_api.py of 2.14.1; recorded on 2.14", Held: "testdata/releases/distributed_2.14.json.gz",
+		Source: "PR 147025 (February 2025); torch/distributed/tensor/_api.py of 2.14.1; recorded on 2.14", Held: "internal/estimate TestTensorParallelReleases",
 	})
 	// AddsBeforeNorms: the norm of a DTensor of summands is taken of their sum.
 	AddsBeforeNorms = change(Change{
 		Since: Version{2, 9}, Area: python,
-		What:   "`clip_grad_norm_` of DTensors adds the norms of the ranks' parts before it takes the norm of all norms, and gradients of which each rank has a summand before their norms; before, it added the norm of all.",
-		Source: "PR 159856 (August 2025); torch/distributed/tensor/_ops/_math_ops.py of 2.14.1; recorded on 2.14", Held: "testdata/releases/distributed_2.14.json.gz",
+		What:   "`clip_grad_norm_` of DTensors adds the norms of the ranks' parts before it takes the norm of all norms; before, it added the norm of all.",
+		Source: "PR 159856 (August 2025); torch/distributed/tensor/_ops/_math_ops.py of 2.14.1; recorded on 2.14", Held: "internal/estimate TestTensorParallelReleases",
 	})
 	_ = change(Change{
 		Since: Version{2, 7}, Area: python,
@@ -38,7 +38,7 @@ var (
 	FakesStartNothing = change(Change{
 		Since: Version{2, 12}, Area: python,
 		What:   "The first fake tensor, which DTensor makes to infer a placement, allocates no tensor of one element on the GPU.",
-		Source: "PR 176409 (March 2026); torch/_subclasses/fake_tensor.py of 2.14.1: init_gpu_context; recorded on 2.14", Held: "testdata/releases/distributed_2.14.json.gz",
+		Source: "PR 176409 (March 2026); torch/_subclasses/fake_tensor.py of 2.14.1: init_gpu_context; recorded on 2.14", Held: "internal/estimate TestTensorParallelReleases",
 	})
 	RootReshards = change(Change{
 		Since: Version{2, 8}, Area: python,
