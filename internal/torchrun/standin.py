@@ -103,6 +103,9 @@ class StandIn(dist.ProcessGroup):
         output.detach().view(-1).copy_(whole.reshape(-1).chunk(self.ranks)[self.rank()])
         return done([output])
 
+    all_gather_single = _allgather_base  # as PyTorch 2.14 calls them
+    reduce_scatter_single = _reduce_scatter_base
+
 
 def ranks(script):
     """How many processes a script of memplan export torch is for; 0: it is for one GPU."""
