@@ -3,11 +3,13 @@ package plan
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/memplan/memplan/internal/advise"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/spec"
 )
 
 // What a job comes to: Report.Verdict.Result.
@@ -68,9 +70,35 @@ type KeyError struct {
 func (e *KeyError) Error() string { return e.Err.Error() }
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// Largest finds the largest batch, or value of another key, with which the job fits.
+// Largest finds the largest batch, or value of another key, with which the job fits, on each
+// rank where ranks differ.
 func (e *Estimate) Largest(ctx context.Context, s Search) (*Found, error) {
-	axis, err := advise.AxisOf(e.outcome, cmp.Or(s.Key, "batch"), max(s.Step, 1))
+	if e.outcome.Ranks == nil {
+		return e.largest(ctx, s, e.outcome)
+	}
+	var least *Found
+	for _, o := range e.outcome.Ranks {
+		f, err := e.largest(ctx, s, o)
+		if err != nil {
+			return nil, err
+		}
+		if least == nil {
+			least = f
+			continue
+		}
+		if f.Largest < least.Largest || f.Largest == least.Largest && f.Tight {
+			f.Recommended = min(f.Recommended, least.Recommended)
+			least = f
+		} else {
+			least.Recommended = min(f.Recommended, least.Recommended)
+		}
+	}
+	return least, nil
+}
+
+// largest is Largest for one outcome of the job.
+func (e *Estimate) largest(ctx context.Context, s Search, o *estimate.Outcome) (*Found, error) {
+	axis, err := advise.AxisOf(o, cmp.Or(s.Key, "batch"), max(s.Step, 1))
 	if err != nil {
 		return nil, &KeyError{s.Key, err}
 	}
@@ -79,7 +107,11 @@ func (e *Estimate) Largest(ctx context.Context, s Search) (*Found, error) {
 		return nil, err
 	}
 	defer done()
-	f, err := advise.Search(ctx, r, axis, s.Headroom)
+	var keys []estimate.Key
+	if e.outcome.Ranks != nil {
+		keys = append(keys, estimate.RankKey(o.Job.Program.Parallel.Planned()))
+	}
+	f, err := advise.Search(ctx, r, axis, s.Headroom, keys...)
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +171,10 @@ func (e *Estimate) Advise(ctx context.Context, o AdviceOptions) (*Advice, error)
 	if limits.Progress = o.Progress; o.Progress == nil {
 		limits.Progress = func(int, int) {}
 	}
+	every := *r // of all ranks
+	if key, ok := e.rank(); ok {
+		r.Options.Flags = append(slices.Clone(r.Options.Flags), spec.Flag{Flag: "--set " + key.String(), Path: key.Path, Value: key.Value})
+	}
 	var found *advise.Fixes
 	if e.Report.Verdict.Result == Fits {
 		found, err = advise.Save(ctx, r, e.outcome, advise.All())
@@ -149,13 +185,41 @@ func (e *Estimate) Advise(ctx context.Context, o AdviceOptions) (*Advice, error)
 		return nil, err
 	}
 	a := &Advice{Changes: []Change{}, How: Simplest{Combinations: found.All, Simulated: found.Tried, Excluded: found.Known, Cut: found.Cut}}
-	for _, p := range found.Proposals {
-		a.Changes = append(a.Changes, e.change(r, p))
+	proposals := found.Proposals
+	if found.Smallest != nil {
+		proposals = append(proposals, found.Smallest)
 	}
-	if p := found.Smallest; p != nil {
+	for _, p := range proposals {
+		if e.outcome.Ranks != nil { // what helps the worst of them may not help all
+			o, err := ofAllRanks(&every, p.Keys)
+			if err != nil {
+				return nil, err
+			}
+			if p.Outcome.Fits() && !o.Fits() {
+				continue
+			}
+			p.Outcome = o
+		}
 		a.Changes = append(a.Changes, e.change(r, p))
 	}
 	return a, nil
+}
+
+// ofAllRanks is the outcome of a job with some keys, over all of its ranks.
+func ofAllRanks(r *estimate.Recipe, keys []estimate.Key) (*estimate.Outcome, error) {
+	j, err := r.Job(keys...)
+	if err != nil {
+		return nil, err
+	}
+	return estimate.Run(j)
+}
+
+// rank is the key of the rank that the report is of, where ranks differ.
+func (e *Estimate) rank() (estimate.Key, bool) {
+	if e.outcome.Ranks == nil {
+		return estimate.Key{}, false
+	}
+	return estimate.RankKey(e.outcome.Job.Program.Parallel.Planned()), true
 }
 
 // change words a proposal.

@@ -117,7 +117,7 @@ var rowsDispatched = sync.OnceValue(func() map[bool]map[*op.Op]bool {
 
 // One reports whether PyTorch's dispatcher knows what a row does as one operator.
 func One(r *op.Op) bool {
-	return !r.Composite && r != BoolMask && r != IsFinite || rowsDispatched()[false][r]
+	return !r.Composite && !r.Steps && r != BoolMask && r != IsFinite || rowsDispatched()[false][r]
 }
 
 // OneDerivative reports the same of the derivative of a row.

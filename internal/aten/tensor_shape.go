@@ -416,13 +416,16 @@ func gradSplit(b *op.Back) {
 	a, in := b.Args.(*SplitArgs), b.InM[0]
 	d := b.Dim(a.Dim, in.Rank())
 	parts := make([]*op.Tensor, len(b.Grads))
+	var zeros []*op.Tensor
 	for i, n := range a.sizes(in.Dim(d)) {
 		parts[i] = b.Grads[i]
 		if parts[i] == nil {
-			parts[i] = b.Local(b.New(tensor.Contiguous(in.Size.Set(d, n)), in.DType))
+			parts[i] = b.New(tensor.Contiguous(in.Size.Set(d, n)), in.DType)
+			zeros = append(zeros, parts[i])
 		}
 	}
 	b.Set(0, b.Do1(Cat, &DimArgs{Dim: d}, parts...))
+	b.Drop(zeros...) // of a vector, the first one first
 }
 
 // The ways to cut a tensor into views.

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/exporttorch"
 	"github.com/memplan/memplan/internal/files"
@@ -63,6 +64,9 @@ memplan. On a GPU it prints the peaks of each step as JSON.`,
 				}
 			}
 			return writeTo(s, out, func(w io.Writer) error {
+				if err := engine.InferStages(j.Program, j.Machine.Env); err != nil {
+					return err
+				}
 				return exporttorch.Write(w, j.Program, scriptOptions(j))
 			})
 		},

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"time"
 
 	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/cuda"
@@ -30,22 +29,11 @@ type foundGPU struct {
 	used      func() tensor.Bytes // by all processes, as the driver says now
 }
 
-// compiling is after how long the driver is said to compile kernels, where it may have kept
-// what it made of them before.
-const compiling = 2 * time.Second
-
-// whileCompiling calls open, and says that the driver compiles kernels: at once if it surely
-// does, else when open takes long.
-func whileCompiling(say io.Writer, surely bool, open func()) {
-	tell := func() {
-		fmt.Fprintln(say, "memplan: the driver compiles the kernels for this GPU, which takes 15 to 20 s; it keeps them for the next start")
-	}
+// sayCompiling says that the driver compiles kernels, if it has surely kept none.
+func sayCompiling(say io.Writer, surely bool) {
 	if surely {
-		tell()
-	} else {
-		defer time.AfterFunc(compiling, tell).Stop()
+		fmt.Fprintln(say, "memplan: the driver compiles each kernel for this GPU when the job first uses it, which takes seconds in the first step; it keeps them for the next start")
 	}
-	open()
 }
 
 // openDevice opens the device of a backend: auto is a GPU where there is one, else
@@ -54,10 +42,9 @@ func openDevice(backend string, say io.Writer) (d limitedDevice, gpu *foundGPU, 
 	if backend != "cpu" {
 		_, missing := cuda.Available()
 		if missing == nil {
-			var opened *cuda.Device
-			var err error
-			whileCompiling(say, cuda.Uncompiled(), func() { opened, err = cuda.Open(0) })
+			opened, err := cuda.Open(0)
 			if err == nil {
+				sayCompiling(say, cuda.Uncompiled())
 				free, total := opened.MemInfo()
 				return opened, &foundGPU{opened.Name(), opened.Arch(), opened.SMs(), total, free, opened.Used}, "", nil
 			}

@@ -51,7 +51,7 @@ func (e *execution) onTorch(c *cobra.Command, s *Streams, r *estimate.Recipe, na
 	if steps > engine.MaxSteps {
 		return nil, usagef("--backend torch compares each event, of at most %d steps; --steps says fewer", engine.MaxSteps)
 	}
-	if d := j.Program.Parallel.DeepSpeed; d != nil && d.Rank > 0 {
+	if j.Program.Parallel.Planned() > 0 {
 		return nil, usagef("--backend torch compares the events of the first process; leave out rank")
 	}
 	var script bytes.Buffer

@@ -54,6 +54,10 @@ var techniques = []technique{
 		{args: set("parallel={fsdp: 8, param_dtype: bfloat16, reduce_dtype: float32}"), gpu: "<"},
 		{args: set("parallel={fsdp: 8, reshard_after_forward: false}"), gpu: "<"},
 		{args: set("parallel={fsdp: 8, cpu_offload: true}"), gpu: "<"}}},
+	{"Several GPUs: a pipeline", "Each GPU has some of the layers, and runs microbatches. The figures are those of the GPU that reserves most. The last stage keeps the logits of all microbatches, and returns them as one tensor.", append(gpt, set("params.tied=false")...), []variant{
+		{args: set("pp={ranks: 4, split: [blocks.3, blocks.6, blocks.9], microbatches: 4, schedule: gpipe}"), gpu: "<"},
+		{args: set("pp={ranks: 4, split: [blocks.3, blocks.6, blocks.9], microbatches: 4}"), gpu: "<"},
+		{args: set("pp={ranks: 4, split: [blocks.3, blocks.6, blocks.9], microbatches: 8}"), gpu: "<"}}},
 	{"Batch size", "Activations grow with the batch size; parameters and optimizer state do not.", gpt, []variant{{args: []string{"--batch-size", "4"}, gpu: "<"}, {args: []string{"--batch-size", "16"}, gpu: ">"}}},
 	{"Gradient accumulation", "The effective batch size stays 8. Gradients are kept during the forward passes.", gpt, []variant{
 		{args: append([]string{"--batch-size", "2"}, set("train.grad_accumulation=4")...), gpu: "<"}}},

@@ -226,12 +226,7 @@ func (m matrix[T]) exponentials(i int, most, total float64, sums matrix[T]) (new
 			sums.data[i*sums.row+e] *= T(by)
 		}
 	}
-	for j, s := range row {
-		p := math.Exp(float64(s) - newMost)
-		total += p
-		row[j] = T(p)
-	}
-	return newMost, total
+	return newMost, total + exponentials(row, row, newMost)
 }
 
 func attendGrad[T float](l *launch) error {
@@ -309,9 +304,7 @@ func attendGradHead[T float](a *attention, b, kh int) {
 				seen(a, p, b, o.h, i0, j0)
 				for i := range n {
 					row := p.data[i*p.row:][:m]
-					for j, s := range row {
-						row[j] = T(math.Exp(float64(s) - o.lse[i0+i]))
-					}
+					exponentials(row, row, o.lse[i0+i])
 				}
 				ds := product(1, o.grads.part(i0, n, bg), v, weights) // of the dropped weights
 				dropped := func(i, j int, by float64) {
@@ -323,8 +316,9 @@ func attendGradHead[T float](a *attention, b, kh int) {
 					a.drop(b, o.h, i0, j0, n, m, dropped)
 				} else {
 					for i := range n {
-						for j := range m {
-							dropped(i, j, 1)
+						weights, delta := p.data[i*m:][:m], o.delta[i0+i]
+						for j, v := range ds.data[i*m:][:m] {
+							ds.data[i*m+j] = T(float64(weights[j]) * (float64(v) - delta) * a.scale)
 						}
 					}
 				}

@@ -21,8 +21,8 @@ var binaryRows = map[*kernel.Kernel]row{
 			return func(a, b float64) float64 { return a + b }
 		}
 		return func(a, b float64) float64 { return a + alpha*b }
-	}), func(n []int64) func(a, b int64) int64 { return func(a, b int64) int64 { return a + n[0]*b } }),
-	kernel.Mul: withIntegers(binary(func(a, b float64) float64 { return a * b }),
+	}).bySingles(addRun), func(n []int64) func(a, b int64) int64 { return func(a, b int64) int64 { return a + n[0]*b } }),
+	kernel.Mul: withIntegers(binary(func(a, b float64) float64 { return a * b }).bySingles(loop(mulRun)),
 		func([]int64) func(a, b int64) int64 { return func(a, b int64) int64 { return a * b } }, tensor.Bool),
 	kernel.Div: binary(func(a, b float64) float64 { return a / b }),
 	// math.Max and Min keep a NaN, as PyTorch does.
@@ -72,6 +72,28 @@ var binaryRows = map[*kernel.Kernel]row{
 		scale := n[0]
 		return func(c, a, b float64) float64 { return c * scale * (sigmoid(a) - b) }
 	}),
+}
+
+// A sum or product of two float32 has the same bits if it is computed in float64 and
+// then rounded.
+
+func addRun(n []float64) func(y, a, b []float32) {
+	if n[0] != 1 {
+		return nil
+	}
+	return func(y, a, b []float32) {
+		b = b[:len(y)]
+		for i, v := range a[:len(y)] {
+			y[i] = v + b[i]
+		}
+	}
+}
+
+func mulRun(y, a, b []float32) {
+	b = b[:len(y)]
+	for i, v := range a[:len(y)] {
+		y[i] = v * b[i]
+	}
 }
 
 // floorDivide divides by a number that is not 0, and rounds down.

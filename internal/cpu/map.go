@@ -1,5 +1,11 @@
 package cpu
 
+import (
+	"math"
+
+	"github.com/memplan/memplan/internal/tensor"
+)
+
 // Functions of single elements are computed in float64 and rounded once, as
 // float32 kernels of PyTorch are within an ulp or two. Runs of elements that lie
 // side by side have loops of their own.
@@ -23,6 +29,37 @@ func map1[T float](bind func(n []float64) func(a float64) float64) runner {
 		})
 		return nil
 	}
+}
+
+// bySingles gives a row of functions of one or two operands a loop for runs of float32 that
+// lie side by side; without a second operand b is empty. It must give the bits of
+// the row's function.
+func (r row) bySingles(runs func(n []float64) func(y, a, b []float32)) row {
+	general := r.run[tensor.Float32]
+	r.run[tensor.Float32] = func(l *launch) error {
+		run := runs(l.call.F)
+		w := l.over()
+		for _, step := range w.stride[len(w.size)-1] {
+			if run == nil || step != 1 {
+				return general(l)
+			}
+		}
+		y, a := view[float32](l, 0), view[float32](l, 1)
+		w.each(func(at []int, n int, _ []int) {
+			var b []float32
+			if len(at) > 2 {
+				b = view[float32](l, 2)[at[2]:][:n]
+			}
+			run(y[at[0]:][:n], a[at[1]:][:n], b)
+		})
+		return nil
+	}
+	return r
+}
+
+// loop is a loop that does not depend on the numbers of the call.
+func loop(run func(y, a, b []float32)) func([]float64) func(y, a, b []float32) {
+	return func([]float64) func(y, a, b []float32) { return run }
 }
 
 // map2 is a kernel y = f(a, b).
@@ -67,6 +104,22 @@ func unary(f func(a float64) float64) row {
 
 func unaryOf(f func(n []float64) func(a float64) float64) row {
 	return floats(map1[float32](f), map1[float64](f))
+}
+
+// unaryByExp is a row of a function of one operand and of the exponential function.
+func unaryByExp(f func(a float64, exp func(float64) float64) float64) row {
+	bind := func(e func(float64) float64) func([]float64) func(float64) float64 {
+		return func([]float64) func(float64) float64 { return func(a float64) float64 { return f(a, e) } }
+	}
+	return floats(map1[float32](bind(exp)), map1[float64](bind(math.Exp)))
+}
+
+// binaryByExp is that of two.
+func binaryByExp(f func(a, b float64, exp func(float64) float64) float64) row {
+	bind := func(e func(float64) float64) func([]float64) func(a, b float64) float64 {
+		return func([]float64) func(a, b float64) float64 { return func(a, b float64) float64 { return f(a, b, e) } }
+	}
+	return floats(map2[float32](bind(exp)), map2[float64](bind(math.Exp)))
 }
 
 // binary is a row of a function of two.

@@ -20,6 +20,14 @@ func sgd[T float](l *launch) error {
 	lr, momentum, dampening, decay := l.call.F[0], l.call.F[1], l.call.F[2], l.call.F[3]
 	l.over().each(func(at []int, n int, step []int) {
 		p, buf, grad := operandAt[T](l, 0, at[0]), operandAt[T](l, 1, at[1]), operandAt[T](l, 2, at[2])
+		if buf != nil && !first && !nesterov && step[0] == 1 && step[1] == 1 && step[2] == 1 {
+			buf, grad = buf[:n], grad[:n]
+			for i, v := range p[:n] {
+				b := momentum*float64(buf[i]) + (1-dampening)*(sign*float64(grad[i])+decay*float64(v))
+				buf[i], p[i] = T(b), T(float64(v)-lr*b)
+			}
+			return
+		}
 		for i := range n {
 			w := float64(p[i*step[0]])
 			g := sign*float64(grad[i*step[2]]) + decay*w

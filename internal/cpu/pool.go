@@ -70,24 +70,27 @@ func maxPool[T float](l *launch) error {
 		return fmt.Errorf("operand x has no elements")
 	}
 	y, index, x := imagesOf[T](l, 0), imagesOf[int64](l, 1), imagesOf[T](l, 2)
+	reaches := [3][]reach{w.reaches(0), w.reaches(1), w.reaches(2)}
 	l.planes(volume(w.out)*volume(w.size), func(n, c int) {
 		y, index, x := y.plane(n, c), index.plane(n, c), x.plane(n, c)
-		for p := range volume(w.out) {
-			o := place(w.out, p)
-			start := w.start(o)
-			from, to := w.inside(start)
-			most, where := T(math.Inf(-1)), int64(-1)
-			for d := from[0]; d < to[0]; d++ {
-				for h := from[1]; h < to[1]; h++ {
-					for k := from[2]; k < to[2]; k++ {
-						i := [3]int{start[0] + d*w.dilation[0], start[1] + h*w.dilation[1], start[2] + k*w.dilation[2]}
-						if v := *x.at(i); v > most || v != v || where < 0 {
-							most, where = v, int64((i[0]*w.in[1]+i[1])*w.in[2]+i[2])
+		for od, sd := range reaches[0] {
+			for oh, sh := range reaches[1] {
+				for ow, sw := range reaches[2] {
+					most, where := T(math.Inf(-1)), -1
+					for i := sd.from; i < sd.to; i += w.dilation[0] {
+						for j := sh.from; j < sh.to; j += w.dilation[1] {
+							row, before := x.data[i*x.stride[0]+j*x.stride[1]:], (i*w.in[1]+j)*w.in[2]
+							for k := sw.from; k < sw.to; k += w.dilation[2] {
+								if v := row[k*x.stride[2]]; v > most || v != v || where < 0 {
+									most, where = v, before+k
+								}
+							}
 						}
 					}
+					o := [3]int{od, oh, ow}
+					*y.at(o), *index.at(o) = most, int64(where)
 				}
 			}
-			*y.at(o), *index.at(o) = most, where
 		}
 	})
 	return nil
@@ -102,19 +105,31 @@ func maxPoolGrad[T float](l *launch) error {
 		return nil
 	}
 	var wrong atomic.Pointer[int64]
+	whole := gx.stride == [3]int{in[1] * in[2], in[2], 1} // a place is where its element lies
 	l.planes(volume(in), func(n, c int) {
-		gx := gx.plane(n, c)
-		for i := range volume(in) {
-			*gx.at(place(in, i)) = 0
-		}
-		for p := range volume(out) {
-			o := place(out, p)
-			i := *index.plane(n, c).at(o)
-			if i < 0 || i >= int64(volume(in)) {
-				wrong.Store(&i)
-				continue
+		gx, g, index := gx.plane(n, c), g.plane(n, c), index.plane(n, c)
+		if whole {
+			clear(gx.data[:volume(in)])
+		} else {
+			for i := range volume(in) {
+				*gx.at(place(in, i)) = 0
 			}
-			*gx.at(place(in, int(i))) += *g.plane(n, c).at(o)
+		}
+		for d := range out[0] {
+			for h := range out[1] {
+				for w := range out[2] {
+					o := [3]int{d, h, w}
+					i := *index.at(o)
+					switch {
+					case i < 0 || i >= int64(volume(in)):
+						wrong.Store(&i)
+					case whole:
+						gx.data[i] += *g.at(o)
+					default:
+						*gx.at(place(in, int(i))) += *g.at(o)
+					}
+				}
+			}
 		}
 	})
 	return outOfRange(wrong.Load(), volume(in))

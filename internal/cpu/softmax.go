@@ -65,8 +65,59 @@ func lineOf[T float](l *launch, operand, at int) line[T] {
 	return line[T]{data, l.columnStride(operand)}
 }
 
-func (r line[T]) get(i int) float64    { return float64(r.data[i*r.step]) }
-func (r line[T]) set(i int, v float64) { r.data[i*r.step] = T(v) }
+// numbers are n elements of a row as they lie, or, if not side by side, copied to a buffer.
+func (r line[T]) numbers(n int, buffer []T) []T {
+	if r.step == 1 {
+		return r.data[:n]
+	}
+	buffer = buffer[:n]
+	for i := range buffer {
+		buffer[i] = r.data[i*r.step]
+	}
+	return buffer
+}
+
+// room is where n elements of a row are written: its own, or a buffer that put copies there.
+func (r line[T]) room(n int, buffer []T) []T {
+	if r.step == 1 {
+		return r.data[:n]
+	}
+	return buffer[:n]
+}
+
+func (r line[T]) put(from []T) {
+	if r.step == 1 {
+		return
+	}
+	for i, v := range from {
+		r.data[i*r.step] = v
+	}
+}
+
+// exponentials writes the exponentials of what numbers lie above shift, unless y is nil, and returns their
+// sum.
+func exponentials[T float](y, x []T, shift float64) float64 {
+	var all sums
+	if single, ok := any(x).([]float32); ok {
+		to, _ := any(y).([]float32)
+		for i, v := range single {
+			e := exp(float64(v) - shift)
+			all[i%lanes] += e
+			if to != nil {
+				to[i] = float32(e)
+			}
+		}
+		return all.total()
+	}
+	for i, v := range x {
+		e := math.Exp(float64(v) - shift)
+		all[i%lanes] += e
+		if y != nil {
+			y[i] = T(e)
+		}
+	}
+	return all.total()
+}
 
 // softmaxes is a softmax or its logarithm (vec_host_softmax_lastdim in
 // aten/src/ATen/native/cpu/SoftMaxKernel.cpp). A row of -inf gives NaN or, if safe is
@@ -82,34 +133,29 @@ func softmaxes[T float](logarithm, safe bool) runner {
 		}
 		n := int(size.At(-1))
 		l.lines(func(at []int) {
-			y, a := lineOf[T](l, 0, at[0]), lineOf[T](l, 1, at[1])
-			most := math.Inf(-1)
-			for i := range n {
-				most = max(most, a.get(i))
+			var lend buffers[T]
+			defer lend.release()
+			to := lineOf[T](l, 0, at[0])
+			a, y := lineOf[T](l, 1, at[1]).numbers(n, lend.get(n)), to.room(n, lend.get(n))
+			defer to.put(y)
+			most := T(math.Inf(-1))
+			for _, v := range a {
+				most = max(most, v)
 			}
-			if safe && math.IsInf(most, -1) {
-				for i := range n {
-					y.set(i, 0)
+			shift := float64(most)
+			switch {
+			case safe && math.IsInf(shift, -1):
+				clear(y)
+			case logarithm:
+				log := math.Log(exponentials(nil, a, shift))
+				for i, v := range a {
+					y[i] = T(float64(v) - shift - log)
 				}
-				return
-			}
-			sum := 0.0
-			for i := range n {
-				e := math.Exp(a.get(i) - most)
-				sum += e
-				if !logarithm {
-					y.set(i, e)
+			default:
+				sum := exponentials(y, a, shift)
+				for i, v := range y {
+					y[i] = T(float64(v) / sum)
 				}
-			}
-			if logarithm {
-				log := math.Log(sum)
-				for i := range n {
-					y.set(i, a.get(i)-most-log)
-				}
-				return
-			}
-			for i := range n {
-				y.set(i, y.get(i)/sum)
 			}
 		})
 		return nil
@@ -128,21 +174,27 @@ func softmaxGrads[T float](logarithm bool) runner {
 			return err
 		}
 		n := int(size.At(-1))
+		exp := exponential[T]()
 		l.lines(func(at []int) {
-			y, g, r := lineOf[T](l, 0, at[0]), lineOf[T](l, 1, at[1]), lineOf[T](l, 2, at[2])
-			sum := 0.0
-			for i := range n {
+			var lend buffers[T]
+			defer lend.release()
+			to := lineOf[T](l, 0, at[0])
+			g, r, y := lineOf[T](l, 1, at[1]).numbers(n, lend.get(n)), lineOf[T](l, 2, at[2]).numbers(n, lend.get(n)), to.room(n, lend.get(n))
+			defer to.put(y)
+			var all sums
+			for i, v := range g {
 				if logarithm {
-					sum += g.get(i)
+					all[i%lanes] += float64(v)
 				} else {
-					sum += g.get(i) * r.get(i)
+					all[i%lanes] += float64(v) * float64(r[i])
 				}
 			}
-			for i := range n {
+			sum := all.total()
+			for i, v := range g {
 				if logarithm {
-					y.set(i, g.get(i)-math.Exp(r.get(i))*sum)
+					y[i] = T(float64(v) - exp(float64(r[i]))*sum)
 				} else {
-					y.set(i, r.get(i)*(g.get(i)-sum))
+					y[i] = T(float64(r[i]) * (float64(v) - sum))
 				}
 			}
 		})

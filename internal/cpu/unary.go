@@ -12,6 +12,9 @@ const (
 	geluCube  = 0.044715
 )
 
+// geluTwice is twice what gelu takes the hyperbolic tangent t of: (1+t)/2 is the sigmoid of it.
+func geluTwice(x float64) float64 { return 2 * geluScale * (x + geluCube*x*x*x) }
+
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
 // normalCDF is the distribution function of the normal distribution.
@@ -55,14 +58,14 @@ var unaryRows = map[*kernel.Kernel]row{
 	kernel.Sin:     unary(math.Sin),
 	kernel.Cos:     unary(math.Cos),
 	kernel.Tanh:    unary(math.Tanh),
-	kernel.Sigmoid: unary(sigmoid),
+	kernel.Sigmoid: unaryByExp(func(a float64, exp func(float64) float64) float64 { return 1 / (1 + exp(-a)) }),
 	kernel.Floor:   unary(math.Floor),
 	kernel.Relu: unary(func(a float64) float64 {
 		if a < 0 {
 			return 0
 		}
 		return a // a NaN too
-	}),
+	}).bySingles(loop(reluRun)),
 	kernel.LeakyRelu: unaryOf(func(n []float64) func(float64) float64 {
 		slope := n[0]
 		return func(a float64) float64 {
@@ -81,11 +84,9 @@ var unaryRows = map[*kernel.Kernel]row{
 			return alpha * math.Expm1(a)
 		}
 	}),
-	kernel.Gelu: unary(func(a float64) float64 { return a * normalCDF(a) }),
-	kernel.GeluTanh: unary(func(a float64) float64 {
-		return 0.5 * a * (1 + math.Tanh(geluScale*(a+geluCube*a*a*a)))
-	}),
-	kernel.Silu: unary(func(a float64) float64 { return a / (1 + math.Exp(-a)) }),
+	kernel.Gelu:     unary(func(a float64) float64 { return a * normalCDF(a) }),
+	kernel.GeluTanh: unaryByExp(func(a float64, exp func(float64) float64) float64 { return a / (1 + exp(-geluTwice(a))) }),
+	kernel.Silu:     unaryByExp(func(a float64, exp func(float64) float64) float64 { return a / (1 + exp(-a)) }),
 	kernel.Softplus: unaryOf(func(n []float64) func(float64) float64 {
 		beta, threshold := n[0], n[1]
 		return func(a float64) float64 {
@@ -110,6 +111,37 @@ var unaryRows = map[*kernel.Kernel]row{
 		base := n[0]
 		return func(a float64) float64 { return math.Pow(base, a) }
 	}),
+}
+
+// Of numbers below zero, as bits, the first is the one nearest to it.
+const (
+	negativeZero = 1 << 31
+	negatives    = 0xff800000 - negativeZero // how many there are, infinity the last
+)
+
+// reluRun decides by bits, so that there are no branches.
+func reluRun(y, a, _ []float32) {
+	for i, v := range a[:len(y)] {
+		bits := math.Float32bits(v)
+		if bits-negativeZero-1 < negatives {
+			bits = 0
+		}
+		y[i] = math.Float32frombits(bits)
+	}
+}
+
+func reluGradRun(y, g, r []float32) {
+	g, r = g[:len(y)], r[:len(y)]
+	for i := range y {
+		bits, sign := math.Float32bits(g[i]), math.Float32bits(r[i])
+		if sign-negativeZero <= negatives {
+			bits = 0
+		}
+		if sign == 0 {
+			bits = 0
+		}
+		y[i] = math.Float32frombits(bits)
+	}
 }
 
 // power raises to a fixed exponent; the usual ones without a logarithm
@@ -139,7 +171,7 @@ var gradRows = map[*kernel.Kernel]row{
 			return 0
 		}
 		return g
-	}),
+	}).bySingles(loop(reluGradRun)),
 	kernel.LeakyReluGrad: binaryOf(func(n []float64) func(g, x float64) float64 {
 		slope := n[0]
 		return func(g, x float64) float64 {
@@ -161,12 +193,12 @@ var gradRows = map[*kernel.Kernel]row{
 	kernel.GeluGrad: binary(func(g, x float64) float64 {
 		return g * (normalCDF(x) + x*math.Exp(-x*x/2)/(math.Sqrt2*math.SqrtPi))
 	}),
-	kernel.GeluTanhGrad: binary(func(g, x float64) float64 {
-		t := math.Tanh(geluScale * (x + geluCube*x*x*x))
-		return g * (0.5*(1+t) + 0.5*x*(1-t*t)*geluScale*(1+3*geluCube*x*x))
+	kernel.GeluTanhGrad: binaryByExp(func(g, x float64, exp func(float64) float64) float64 {
+		s := 1 / (1 + exp(-geluTwice(x)))
+		return g * (s + x*s*(1-s)*2*geluScale*(1+3*geluCube*x*x))
 	}),
-	kernel.SiluGrad: binary(func(g, x float64) float64 {
-		s := sigmoid(x)
+	kernel.SiluGrad: binaryByExp(func(g, x float64, exp func(float64) float64) float64 {
+		s := 1 / (1 + exp(-x))
 		return g * s * (1 + x*(1-s))
 	}),
 	kernel.SoftplusGrad: binaryOf(func(n []float64) func(g, x float64) float64 {

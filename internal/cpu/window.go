@@ -79,6 +79,22 @@ func (w *windows) inside(start [3]int) (from, to [3]int) {
 	return from, to
 }
 
+// reach is the places of the input, from .. to, that a window has in a dimension.
+type reach struct{ from, to int }
+
+// reaches are those of each place of the output in a dimension; places lie a dilation apart.
+func (w *windows) reaches(dim int) []reach {
+	out := make([]reach, w.out[dim])
+	for o := range out {
+		var at [3]int
+		at[dim] = o
+		start := w.start(at)
+		from, to := w.inside(start)
+		out[o] = reach{start[dim] + from[dim]*w.dilation[dim], start[dim] + to[dim]*w.dilation[dim]}
+	}
+	return out
+}
+
 // fiveDimensions fails unless operands are images or their weights.
 func (l *launch) fiveDimensions(operands ...int) error {
 	for _, o := range operands {

@@ -11,6 +11,8 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -89,8 +91,9 @@ type Device struct {
 	is   gpu
 
 	// Of the owner alone.
-	modules   []cu.Module
-	functions map[string]function
+	code      []*code
+	modules   map[string]cu.Module // by the file of code and the name
+	functions map[[2]string]function
 	held      map[allocsim.Address]tensor.Bytes
 	virtual   virtual
 	total     tensor.Bytes // of held, and mapped
@@ -110,8 +113,7 @@ const oldest = 7
 // queued is how many launches may wait for the owner.
 const queued = 1024
 
-// Open makes a GPU ready: it takes the primary context, as PyTorch does, and
-// loads the kernels.
+// Open makes a GPU ready: it takes the primary context, as PyTorch does.
 func Open(index int) (*Device, error) {
 	n, err := Available()
 	if err != nil {
@@ -121,7 +123,7 @@ func Open(index int) (*Device, error) {
 		return nil, fmt.Errorf("there is no GPU %d: there are %d, counted from 0", index, n)
 	}
 	d := &Device{work: make(chan func(), queued), done: make(chan struct{}), gpu: cu.Device(index),
-		functions: map[string]function{}, held: map[allocsim.Address]tensor.Bytes{}, virtual: newVirtual(index)}
+		modules: map[string]cu.Module{}, functions: map[[2]string]function{}, held: map[allocsim.Address]tensor.Bytes{}, virtual: newVirtual(index)}
 	go d.own()
 	if err := d.do(d.start); err != nil {
 		_ = d.stop(func() error { return nil })
@@ -204,18 +206,18 @@ func (d *Device) start() error {
 	return nil
 }
 
-// load loads the kernels.
+// load reads the kernels' code.
 func (d *Device) load() error {
 	texts, err := ptx(d.is.capability)
 	if err != nil {
 		return err
 	}
 	for _, text := range texts {
-		m, err := moduleOf(text)
+		c, err := newCode(text)
 		if err != nil {
-			return fmt.Errorf("loading the kernels: %w", err)
+			return err
 		}
-		d.modules = append(d.modules, m)
+		d.code = append(d.code, c)
 	}
 	return nil
 }
@@ -409,16 +411,32 @@ func (d *Device) Launch(c *kernel.Call) error {
 		return err
 	}
 	return d.post(func() {
-		for _, l := range launches {
-			if d.failed != nil {
-				return
-			}
-			if err := d.run(l); err != nil {
-				// What the driver reports may be of a kernel that was launched before.
-				_ = d.fail(fmt.Errorf("kernel %s, or one before it: %w", c.Kernel.Name, err))
-			}
+		if d.failed != nil {
+			return
+		}
+		if err := d.run(launches); err != nil {
+			// What the driver reports may be of a kernel that was launched before.
+			_ = d.fail(fmt.Errorf("kernel %s, or one before it: %w", c.Kernel.Name, err))
 		}
 	})
+}
+
+// run starts the functions of a call.
+func (d *Device) run(launches []launch) error {
+	maker := ""
+	for _, l := range launches {
+		if !joins(l.function) {
+			maker = l.function
+		}
+		f, err := d.function(maker, l.function)
+		if err != nil {
+			return err
+		}
+		if err := d.begin(f, l); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // function is one of the modules.
@@ -427,18 +445,31 @@ type function struct {
 	shared int // bytes of shared memory that a launch gives it
 }
 
-// function finds one.
-func (d *Device) function(name string) (f function, err error) {
-	f, ok := d.functions[name]
+// function finds one, and loads its module. maker is the one whose parts it adds up, if that is
+// what it does.
+func (d *Device) function(maker, name string) (f function, err error) {
+	key := [2]string{maker, name}
+	f, ok := d.functions[key]
 	if ok {
 		return f, nil
 	}
-	for _, m := range d.modules {
-		if f.Function, err = m.Function(name); err == nil {
-			break
-		}
+	i := slices.IndexFunc(d.code, func(c *code) bool { return c.functions[name].text != "" })
+	if i < 0 {
+		return f, fmt.Errorf("there is no function %s", name)
 	}
+	of, names, err := d.code[i].module(maker, name)
 	if err != nil {
+		return f, err
+	}
+	of = fmt.Sprintf("%d/%s", i, of)
+	m, ok := d.modules[of]
+	if !ok {
+		if m, err = moduleOf(d.code[i].text(names)); err != nil {
+			return f, fmt.Errorf("loading %s: %w", strings.Join(names, ", "), err)
+		}
+		d.modules[of] = m
+	}
+	if f.Function, err = m.Function(name); err != nil {
 		return f, fmt.Errorf("function %s: %w", name, err)
 	}
 	if f.shared = int(dynamicShared(name)); f.shared > 0 {
@@ -447,16 +478,12 @@ func (d *Device) function(name string) (f function, err error) {
 			return f, fmt.Errorf("function %s, with %d bytes of shared memory: %w", name, f.shared, err)
 		}
 	}
-	d.functions[name] = f
+	d.functions[key] = f
 	return f, nil
 }
 
-// run starts one function.
-func (d *Device) run(l launch) error {
-	f, err := d.function(l.function)
-	if err != nil {
-		return err
-	}
+// begin starts one function.
+func (d *Device) begin(f function, l launch) error {
 	d.cells = d.cells[:0]
 	for i := range l.args {
 		d.cells = append(d.cells, unsafe.Pointer(&l.args[i]))

@@ -11,11 +11,14 @@
 //
 // # Launches
 //
-// A call of a kernel becomes one launch or a few of functions of the module
+// A call of a kernel becomes one launch or a few of functions of modules
 // (launch.go, plan_*.go): data, made without a GPU, in which the table of plans
 // says how sizes and strides become parameters, and which function serves which
 // sizes. Nothing is allocated: what a reduction holds between two launches is in
-// memory of the module, since the allocator accounts for every byte of the device.
+// memory of the module, since the allocator accounts for every byte of the device. A
+// module is a function alone, or a family of functions that share such memory (up to
+// 4.5 MiB; modules.go); it is loaded, and compiled by the driver, when a job first
+// launches one of them.
 // All sums have an order that depends on sizes and the GPU alone; there are no
 // atomics.
 //

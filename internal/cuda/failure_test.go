@@ -231,3 +231,36 @@ func TestOrder(t *testing.T) {
 		t.Errorf("got %v, %v", tensor.Float32.Number(back), err)
 	}
 }
+
+// TestModulesLoaded: what was not launched is not compiled, and a function once.
+func TestModulesLoaded(t *testing.T) {
+	d := emulated(t)
+	check := func(want int, when string) {
+		t.Helper()
+		if err := d.Synchronize(); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.do(func() error {
+			if len(d.modules) != want {
+				t.Errorf("%s: %d modules, not %d", when, len(d.modules), want)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(0, "at the start")
+	a, err := d.Malloc(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := d.Launch(fill(a, 1024)); err != nil {
+			t.Fatal(err)
+		}
+		check(1, "a fill")
+	}
+	if err := d.Free(a, 4096); err != nil {
+		t.Fatal(err)
+	}
+}

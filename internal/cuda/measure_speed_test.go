@@ -4,7 +4,6 @@ package cuda
 
 import (
 	"fmt"
-	"regexp"
 	"testing"
 
 	"gorgonia.org/cu"
@@ -196,10 +195,8 @@ func (d *Device) timed(c *kernel.Call, by *tile, repeat int, s *speed) func() er
 					return err
 				}
 			}
-			for _, l := range launches {
-				if err := d.run(l); err != nil {
-					return err
-				}
+			if err := d.run(launches); err != nil {
+				return err
 			}
 		}
 		if err := end.Record(cu.NoStream); err != nil {
@@ -217,14 +214,14 @@ func (d *Device) timed(c *kernel.Call, by *tile, repeat int, s *speed) func() er
 // functions asks the driver what it compiled.
 func (m *measured) functions(d *Device) func() error {
 	return func() error {
-		texts, err := ptx(d.is.capability)
-		if err != nil {
-			return err
-		}
 		m.Functions = map[string]compiled{}
-		for i, text := range texts {
-			for _, entry := range regexp.MustCompile(`\.entry (\w+)`).FindAllStringSubmatch(text, -1) {
-				f, err := d.modules[i].Function(entry[1])
+		for _, file := range d.code {
+			for _, name := range file.names {
+				module, err := moduleOf(file.text([]string{name}))
+				if err != nil {
+					return err
+				}
+				f, err := module.Function(name)
 				if err != nil {
 					return err
 				}
@@ -234,7 +231,10 @@ func (m *measured) functions(d *Device) func() error {
 						return err
 					}
 				}
-				m.Functions[entry[1]] = c
+				m.Functions[name] = c
+				if err := module.Unload(); err != nil {
+					return err
+				}
 			}
 		}
 		return nil

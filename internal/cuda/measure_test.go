@@ -174,7 +174,7 @@ func (d *Device) timeLaunch(m *measured) func() error {
 		if err != nil {
 			return err
 		}
-		if err := d.run(launches[0]); err != nil {
+		if err := d.run(launches); err != nil {
 			return err
 		}
 		if err := cu.Synchronize(); err != nil {
@@ -182,7 +182,7 @@ func (d *Device) timeLaunch(m *measured) func() error {
 		}
 		begun := time.Now()
 		for range n {
-			if err := d.run(launches[0]); err != nil {
+			if err := d.run(launches); err != nil {
 				return err
 			}
 		}

@@ -4,11 +4,17 @@ import (
 	"github.com/memplan/memplan/internal/engine/compiled"
 	"github.com/memplan/memplan/internal/engine/distributed"
 	"github.com/memplan/memplan/internal/engine/python"
+	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 )
 
-// distribute puts DistributedDataParallel around the models that are trained.
+// distribute puts DistributedDataParallel around the models that are trained, or makes the
+// schedule of a pipeline.
 func (j *job) distribute() {
+	if j.prog.Parallel.Pipeline != nil {
+		j.pipeline = distributed.NewPipeline(j.Interp, j.prog, j.order, j.aux)
+		j.pipeline.FirstBackward = j.sumSaved
+	}
 	j.reducers = map[string]*distributed.Reducer{}
 	for _, m := range j.prog.Models {
 		if j.prog.Wraps(m) {
@@ -79,4 +85,31 @@ func (j *job) model(name string, last bool) *python.Module {
 		return evals[name]
 	}
 	return j.models[name]
+}
+
+// scheduleStep runs schedule.step of a pipeline.
+func (j *job) scheduleStep(fr *python.Frame, s *program.Stmt) {
+	j.Store(fr, s.Targets[0], python.Value{List: python.NewList(nil)})
+	pl := j.prog.Parallel.Pipeline
+	var inputs []*op.Tensor
+	for _, slot := range pl.Stages[pl.Rank].Inputs {
+		inputs = append(inputs, fr.Slots[slot].T)
+	}
+	fr.Slots[s.Targets[0]].List.Items = j.pipeline.Step(inputs, fr.Slots[pl.Target].T)
+	j.countGradients()
+}
+
+// InferStages finds what the stages of a pipeline send to each other, which a script of the job
+// says. An error is a *program.Error.
+func InferStages(prog *program.Job, env op.Env) (err error) {
+	defer func() { caught(recover(), &err) }()
+	newJob(nil, prog, env, nil).inferStages(env)
+	return nil
+}
+
+// inferStages is InferStages for a job that is played.
+func (j *job) inferStages(env op.Env) {
+	if j.prog.Parallel.Pipeline != nil {
+		distributed.InferStages(newJob(j.Meter, j.prog, env, nil).Interp, j.prog)
+	}
 }

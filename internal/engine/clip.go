@@ -5,11 +5,13 @@ import (
 
 	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/engine/autograd"
+	"github.com/memplan/memplan/internal/engine/distributed"
 	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 )
 
 // clip is torch.nn.utils.clip_grad_norm_ or clip_grad_value_ in their foreach
@@ -17,6 +19,13 @@ import (
 // their norm, and scalars (torch/nn/utils/clip_grad.py).
 func (j *job) clip(s *program.Stmt) {
 	grads := j.gradients(s.Optimizer)
+	if f := j.prog.Parallel.FSDP; s.Kind == program.ClipNorm && f != nil && f.Flat != nil {
+		j.flatZero()
+		if f.Divides() {
+			j.clipFlat(s, distributed.FlatGradients(j.order[0]))
+			return
+		}
+	}
 	if s.Kind == program.ClipValue || j.parametersOnCPU() || j.Offload.Gradients || len(grads) == 0 { // in place, or on the CPU
 		if j.Executes() {
 			j.Must(j.backend.Clip(grads, s.Kind == program.ClipValue, s.Number))
@@ -37,8 +46,14 @@ func (j *job) clip(s *program.Stmt) {
 		j.Must(j.backend.Norms(norms, with, stacked))
 	}
 	two := 2.0
-	var total *op.Tensor
+	var total, whole *op.Tensor
+	if j.addsBeforeNorms() {
+		whole, partial = j.reduceNorm(partial, stacked.Layout, d), normWhole
+	}
 	j.Quiet(func() { total = j.Do1(aten.VectorNorm, &aten.NormArgs{P: &two}, stacked) })
+	if whole != nil {
+		j.Drop(whole)
+	}
 	if j.Executes() {
 		j.Must(j.backend.Norms([]*op.Tensor{total}, []*op.Tensor{stacked}, nil))
 	}
@@ -48,7 +63,7 @@ func (j *job) clip(s *program.Stmt) {
 	}
 	// max_norm / (total_norm + 1e-6), clamped to 1
 	sum := j.scalar(total.DType)
-	reduced := j.reduceNorm(partial, total.DType)
+	reduced := j.reduceNorm(partial, total.Layout, total.DType)
 	reciprocal := j.scalar(total.DType)
 	j.Drop(reduced)
 	coefficient := j.scalar(total.DType)
@@ -82,18 +97,18 @@ const (
 	normSummand                      // Partial, as of a gradient that is itself a summand
 )
 
-// reduceNorm is what makes a norm that of all ranks, which happens when a reciprocal is
-// taken of it (torch/distributed/tensor/_ops/_math_ops.py). It returns nil if each rank
-// has the whole norm.
-func (j *job) reduceNorm(at normPlacement, d tensor.DType) *op.Tensor {
+// reduceNorm is what makes norms those of all ranks, which happens when a reciprocal is
+// taken of the norm of all, or before that norm (torch/distributed/tensor/_ops/_math_ops.py).
+// It returns nil if each rank has whole norms.
+func (j *job) reduceNorm(at normPlacement, l tensor.Layout, d tensor.DType) *op.Tensor {
 	switch at {
 	case normOfPart:
-		square, sum := j.scalar(d), j.scalar(d)
-		root := j.scalar(d)
+		square, sum := j.New(l, d), j.New(l, d)
+		root := j.New(l, d)
 		j.Drop(square, sum)
 		return root
 	case normSummand:
-		return j.scalar(d)
+		return j.New(l, d)
 	}
 	return nil
 }
@@ -103,7 +118,7 @@ func (j *job) reduceNorm(at normPlacement, d tensor.DType) *op.Tensor {
 // torch/distributed/tensor/_ops/_tensor_ops.py).
 func (j *job) stackNorms(optimizer int, norms []*op.Tensor, d tensor.DType) (*op.Tensor, normPlacement) {
 	size := tensor.Contiguous(tensor.D(int64(len(norms))))
-	if j.prog.Parallel.FSDP != nil {
+	if f := j.prog.Parallel.FSDP; f != nil && f.Flat == nil {
 		return j.New(size, d), normOfPart
 	}
 	if j.prog.Parallel.TP == nil {
@@ -113,7 +128,7 @@ func (j *job) stackNorms(optimizer int, norms []*op.Tensor, d tensor.DType) (*op
 	cells := slices.DeleteFunc(slices.Clone(j.opts[optimizer]), func(c *python.Cell) bool { return autograd.Of(c.T).Grad == nil })
 	for _, of := range optim.ByType(cells, func(c *python.Cell) tensor.DType { return c.T.DType }) {
 		for _, c := range of {
-			from = append(from, normOf(c))
+			from = append(from, j.normOf(c))
 		}
 	}
 	to := from[0]
@@ -129,7 +144,7 @@ func (j *job) stackNorms(optimizer int, norms []*op.Tensor, d tensor.DType) (*op
 	for i, x := range from {
 		switch {
 		case to == normWhole && x != normWhole:
-			changed = append(changed, j.reduceNorm(x, norms[i].DType))
+			changed = append(changed, j.reduceNorm(x, norms[i].Layout, norms[i].DType))
 		case to != normWhole && x == normWhole:
 			changed = append(changed, j.scalar(norms[i].DType)) // divided by the ranks, or its root
 		}
@@ -142,15 +157,20 @@ func (j *job) stackNorms(optimizer int, norms []*op.Tensor, d tensor.DType) (*op
 }
 
 // normOf is how the norm of a parameter's gradient lies.
-func normOf(c *python.Cell) normPlacement {
+func (j *job) normOf(c *python.Cell) normPlacement {
 	switch c.Gradient {
 	case python.GradShard:
 		return normOfPart
 	case python.GradPartial:
-		return normSummand
+		if !j.addsBeforeNorms() {
+			return normSummand
+		}
 	}
 	return normWhole
 }
+
+// addsBeforeNorms reports whether the norm of all norms is taken of what is added over the ranks.
+func (j *job) addsBeforeNorms() bool { return j.Env().Torch.Has(torchver.AddsBeforeNorms) }
 
 // redistributeGradients is what _foreach_mul_ by a tensor does with gradients of which
 // each rank has a summand: they are added over the ranks, and multiplied then.

@@ -10,6 +10,7 @@ import (
 	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/note"
 	"github.com/memplan/memplan/internal/op"
+	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
@@ -99,6 +100,7 @@ type job struct {
 	order    []*python.Module // of models
 	params   []*python.Cell   // of all models
 	aux      *python.Module   // what the step calls itself
+	zero     *op.Tensor       // of FullyShardedDataParallel.clip_grad_norm_; nil: it has not run
 
 	script
 	batches
@@ -108,6 +110,9 @@ type job struct {
 	updated  bool                            // the averaged weights, once
 	reducers map[string]*distributed.Reducer // of models that DistributedDataParallel is around
 	engine   *distributed.Engine             // DeepSpeed's around the model; nil: none
+	megatron *distributed.Megatron           // Megatron-core's DistributedDataParallel and optimizer; nil: none
+	masters  []*optim.Param                  // what that optimizer steps, beside its parameters
+	pipeline *distributed.Pipeline           // the schedule of the stages; nil: there are none
 	compiled map[string]*compiled.Model      // models that torch.compile compiled
 	totals   Totals
 	stepNo   int64
@@ -166,20 +171,23 @@ func newJob(m *limit.Meter, prog *program.Job, env op.Env, backend Backend) *job
 	return j
 }
 
+// caught makes an error of what stops a job that is played.
+func caught(r any, err *error) {
+	switch stopped := r.(type) {
+	case nil:
+	case *program.Error:
+		*err = stopped
+	case autograd.BackendError:
+		*err = stopped.Err
+	default:
+		panic(r)
+	}
+}
+
 func (j *job) play(steps int, fails func(first *Played) bool) (played *Played, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			switch stopped := r.(type) {
-			case *program.Error:
-				err = stopped
-			case autograd.BackendError:
-				err = stopped.Err
-			default:
-				panic(r)
-			}
-		}
-	}()
+	defer func() { caught(recover(), &err) }()
 	played = &Played{Trace: j.Trace()} // of what fails, too
+	j.inferStages(*j.Env())
 	j.setup()
 	j.run(steps, played, fails)
 	j.sum()
@@ -217,6 +225,8 @@ func (j *job) setup() {
 		switch {
 		case j.Offload.Parameters:
 			j.ToHost(root)
+		case j.prog.Parallel.FSDP != nil && j.prog.Parallel.FSDP.Flat != nil:
+			distributed.Flatten(j.Interp, root, j.prog)
 		case j.prog.Parallel.FSDP != nil:
 			distributed.Shard(j.Interp, root, j.prog)
 		case m.Loaded != nil && j.prog.Parallel.DeepSpeed != nil && j.prog.Parallel.DeepSpeed.Stage == 3:
@@ -228,6 +238,10 @@ func (j *job) setup() {
 			j.ToDevice(root)
 			if j.prog.Parallel.TP != nil {
 				distributed.Parallelize(j.Interp, root, &j.prog.Parallel)
+			}
+			if j.prog.Parallel.Pipeline != nil && j.prog.Autocast { // torch.autocast around its forward is made
+				j.EnterAutocast(j.prog.LowerType)
+				j.ExitAutocast()
 			}
 		}
 		j.Convert(root, m, false)
@@ -255,6 +269,7 @@ func (j *job) setup() {
 	j.aux = j.Instantiate(j.prog.Aux, "")
 	j.makeOptimizers()
 	j.makeEngine()
+	j.makeMegatron()
 	j.average()
 	j.ToDevice(j.aux)
 	j.Initialize(j.aux, nil)
@@ -459,6 +474,9 @@ func (j *job) statement(s *program.Stmt) {
 			}
 		} else {
 			j.Backward(v.T, nil, s.Retain)
+			if j.megatron != nil {
+				j.megatron.Backward()
+			}
 		}
 		j.LetGo(v)
 		j.countGradients()
@@ -469,6 +487,8 @@ func (j *job) statement(s *program.Stmt) {
 			if !j.engine.Trainer {
 				j.engine.Step()
 			}
+		} else if j.megatron != nil {
+			j.megatronStep()
 		} else if j.prog.Scaler {
 			j.scaledStep(s.Optimizer)
 		} else {
@@ -487,7 +507,9 @@ func (j *job) statement(s *program.Stmt) {
 		j.updateScale()
 	case program.ZeroGrad:
 		j.Phase = trace.ZeroGrad
-		if s.SetToNone {
+		if j.megatron != nil {
+			j.megatron.ZeroGrad()
+		} else if s.SetToNone {
 			j.zeroGrad(s.Optimizer)
 		} else {
 			for _, g := range j.gradients(s.Optimizer) {
@@ -523,6 +545,8 @@ func (j *job) statement(s *program.Stmt) {
 	case program.UpdateEMA:
 		j.Phase = trace.Optimizer
 		j.updateAverage()
+	case program.ScheduleStep:
+		j.scheduleStep(fr, s)
 	default: // forward passes, the loss, and whatever else the step computes
 		j.Phase = trace.Forward
 		j.Exec(fr, s)

@@ -107,12 +107,17 @@ type Outcome struct {
 	Doubts    []record.Doubtful // of a recording, operators that were counted by their results alone
 	precision string            // of a recording
 
+	Ranks []*Outcome // of all processes, if they do different things and the spec names none
+
 	Varied *report.Lengths // what runs with batches of different lengths do; nil: all are alike
 
 }
 
-// Run plays a job and replays its allocations.
+// Run plays a job and replays its allocations, of each rank where ranks differ.
 func Run(j *Job) (o *Outcome, err error) {
+	if j.differ() {
+		return runRanks(j)
+	}
 	defer j.metered(&err)()
 	o, err = play(j, j.steps())
 	if err != nil {
@@ -259,6 +264,7 @@ func (o *Outcome) Report() *report.Report {
 	}
 	o.breakdown(r)
 	o.verdict(r)
+	o.ranks(r)
 	o.lengths(r)
 	o.leak(r)
 	if o.Host != nil {
@@ -395,7 +401,7 @@ func (o *Outcome) notes(r *report.Report) {
 	o.attentionNotes(r)
 	r.Uncertainty.Unrecorded = unrecorded(o.Played)
 	r.Uncertainty.CudnnRNNBytes = o.rnnSpaces()
-	if j.Program.Parallel.Ranks > 1 {
+	if j.Program.Parallel.Processes() > 1 {
 		r.Uncertainty.NCCLLowBytes, r.Uncertainty.NCCLHighBytes = ncclLow, ncclHigh
 	}
 	if slack := r.Uncertainty.ReservedHighBytes - r.Peak.ReservedBytes + r.Uncertainty.CudnnRNNBytes + r.Uncertainty.NCCLHighBytes + r.Uncertainty.ContextHighBytes - m.Context; r.Verdict.Fits && r.Verdict.HeadroomBytes < slack && slack > 0 {

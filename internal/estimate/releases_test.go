@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memplan/memplan/internal/optim"
+	"github.com/memplan/memplan/internal/tensor"
 	"github.com/memplan/memplan/internal/trace"
 )
 
@@ -307,6 +308,41 @@ train: {batch_size: 4}
 	} {
 		if got := gathered(c.ranks, c.said, c.torch); got != c.want {
 			t.Errorf("%+v: %d blocks of the root's weight", c, got)
+		}
+	}
+}
+
+// TestTensorParallelReleases: distribute_tensor copies no state of random numbers since 2.7, and the first fake tensor takes
+// none of one element since 2.12. Norms of parts are added before the norm of all since 2.9.
+func TestTensorParallelReleases(t *testing.T) {
+	const text = `memplan: 1
+model:
+  inputs: {x: [16, 96]}
+  layers:
+    - {LayerNorm: {normalized_shape: 96, bias: false}, name: h, module: norm}
+    - {Linear: {out_features: 64, bias: false}, module: up}
+    - {Linear: {out_features: 96, bias: false}, module: down}
+  loss: mean
+train: {batch_size: 4, precision: amp-bf16, clip_grad_norm: 1.0}
+parallel:
+  tp: 2
+  plan: {norm: sequence, up: {colwise: {input_layouts: shard(1)}}, down: rowwise}
+`
+	for _, c := range []struct {
+		torch                  string
+		seeds, fakes           int
+		scalars, parts, weight int // what the clipping allocates, of 4, 12 and 384 bytes
+	}{{"2.6", 1, 1, 11, 2, 1}, {"2.7", 0, 1, 11, 2, 1}, {"2.9", 0, 1, 9, 5, 1}, {"2.12", 0, 0, 9, 5, 1}} {
+		o, _ := estimateText(t, text, "torch="+c.torch)
+		sizes := map[trace.Phase]map[tensor.Bytes]int{trace.Setup: {}, trace.Backward: {}, trace.Clip: {}}
+		for _, e := range o.Played.Trace.Events {
+			if n := sizes[e.Phase]; n != nil && e.Kind == trace.Alloc && e.Step <= 1 {
+				n[e.Bytes]++
+			}
+		}
+		setup, backward, clip := sizes[trace.Setup], sizes[trace.Backward], sizes[trace.Clip]
+		if setup[16] != c.seeds || backward[4] != c.fakes || clip[4] != c.scalars || clip[12] != c.parts || clip[384] != c.weight {
+			t.Errorf("%s: setup %v, backward %v, clip %v", c.torch, setup, backward, clip)
 		}
 	}
 }

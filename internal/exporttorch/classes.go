@@ -13,7 +13,9 @@ import (
 func (s *script) classes() {
 	s.seen = map[*program.Class]bool{}
 	for _, m := range s.job.Models {
-		s.class(m.Root)
+		for _, root := range s.roots(m) {
+			s.class(root)
+		}
 	}
 	s.called(s.job.Aux)
 	if e := s.job.Eval; e != nil {
@@ -61,6 +63,10 @@ func (s *script) class(c *program.Class) {
 	s.printf("class %s(nn.Module):", s.className(c))
 	s.indent++
 	s.members[c] = c.Members()
+	if s.isStage(c) {
+		s.dicts = numbered(c)
+		defer func() { s.dicts = nil }()
+	}
 	s.init(c)
 	for _, f := range c.Methods {
 		s.function(f, c)
@@ -144,7 +150,7 @@ func (s *script) container(c *program.Class, path string, children []int) string
 		keys = append(keys, key)
 		i = n
 	}
-	if strings.Trim(keys[0], "0123456789") != "" {
+	if strings.Trim(keys[0], "0123456789") != "" || s.dicts[path] {
 		for i, k := range keys {
 			parts[i] = fmt.Sprintf("%q: %s", k, parts[i])
 		}
@@ -203,8 +209,13 @@ func sizes(n []int64) string {
 // blocks[0].fc.
 func (s *script) attr(path string) string {
 	var b strings.Builder
+	list := ""
 	for i, p := range strings.Split(s.path(path), ".") {
+		of := list
+		list = program.Join(list, strings.Split(path, ".")[i])
 		switch {
+		case s.dicts[of] && p != "" && strings.Trim(p, "0123456789") == "":
+			b.WriteString(`["` + p + `"]`)
 		case p != "" && strings.Trim(p, "0123456789") == "":
 			b.WriteString("[" + p + "]")
 		case i > 0:

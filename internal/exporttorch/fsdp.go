@@ -11,6 +11,10 @@ import (
 
 // fsdpImports prints what fully_shard and its arguments are imported from.
 func (s *script) fsdpImports(f *program.FSDP) {
+	if f.Flat != nil {
+		s.flatImports(f)
+		return
+	}
 	names := []string{"fully_shard"}
 	if mixedPrecision(f) != "" {
 		names = append([]string{"MixedPrecisionPolicy"}, names...)
@@ -26,7 +30,11 @@ func (s *script) fsdpImports(f *program.FSDP) {
 // device.
 func (s *script) fullyShard(model string) {
 	f := s.job.Parallel.FSDP
-	if f == nil {
+	switch {
+	case f == nil:
+		return
+	case f.Flat != nil:
+		s.flatten(model)
 		return
 	}
 	args := "mesh=mesh"
@@ -153,7 +161,12 @@ func mixedPrecision(f *program.FSDP) string {
 
 // gradSync prints what lets the gradients of a model be reduced or not.
 func (p *printer) gradSync(s *program.Stmt) {
-	if p.job.Parallel.FSDP != nil {
+	switch f := p.job.Parallel.FSDP; {
+	case f != nil && f.Flat != nil:
+		p.printf("for m in FullyShardedDataParallel.fsdp_modules(%s):  # as no_sync() does", p.modelName(s.Model))
+		p.printf("    m._sync_gradients = %s", program.Literal(!s.NoSync))
+		return
+	case f != nil:
 		p.printf("%s.set_requires_gradient_sync(%s)", p.modelName(s.Model), program.Literal(!s.NoSync))
 		return
 	}

@@ -209,7 +209,9 @@ func (s *script) adaptedOnHost(m *program.Model) {
 		s.printf("%s = %s()", name, s.className(m.Root))
 	}
 	s.addAdapters(m)
-	s.printf("%s.to(device)", name)
+	if s.job.Parallel.FSDP == nil { // fully_shard moves what it takes
+		s.printf("%s.to(device)", name)
+	}
 }
 
 // addAdapters prints the call that adds the adapters of a model.
@@ -227,6 +229,9 @@ func (s *script) addAdapters(m *program.Model) {
 	}
 	if a.Lower {
 		more += ", lower=True"
+	}
+	if a.OnHost {
+		s.freezeModel(m)
 	}
 	s.promptsToDevice(m)
 	s.printf("add_adapters(%s, [", s.modelName(m.Name))

@@ -22,11 +22,15 @@ def typed(model, dtype, own):
 // than the model, as items of a dict.
 func (s *script) ownTypes(m *program.Model) []string {
 	var out []string
-	m.Root.Walk(func(path string, c *program.Class) {
-		for _, p := range c.OtherTypes(s.job.DType) {
-			out = append(out, `"`+s.path(program.Join(path, p.Name))+`": `+program.Literal(p.DType))
-		}
-	})
+	for _, root := range s.roots(m) {
+		root.Walk(func(path string, c *program.Class) {
+			for _, p := range c.OtherTypes(s.job.DType) {
+				if item := `"` + s.path(program.Join(path, p.Name)) + `": ` + program.Literal(p.DType); !slices.Contains(out, item) {
+					out = append(out, item)
+				}
+			}
+		})
+	}
 	return out
 }
 
@@ -37,7 +41,7 @@ func (s *script) hasOwnTypes() bool {
 
 // typed prints what makes a model of several types and moves it to the GPU.
 func (s *script) typed(m *program.Model) {
-	s.line(s.wrapped(s.modelName(m.Name)+" = typed("+s.className(m.Root)+"(), "+program.Literal(s.job.DType)+", {", s.ownTypes(m), "})"))
+	s.line(s.wrapped(s.modelName(m.Name)+" = typed("+s.made(m)+", "+program.Literal(s.job.DType)+", {", s.ownTypes(m), "})"))
 	if m.Pruned != nil {
 		s.pruning(m)
 	}

@@ -18,6 +18,9 @@ func (s *script) parallelImports() {
 	if t := s.job.Parallel.TP; t != nil {
 		s.tensorParallelImports(t)
 	}
+	if pl := s.job.Parallel.Pipeline; pl != nil {
+		s.printf("from torch.distributed.pipelining import PipelineStage, %s", pl.Schedule)
+	}
 	d := s.job.Parallel.DDP
 	if d == nil {
 		return

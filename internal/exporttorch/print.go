@@ -132,6 +132,10 @@ func (p *printer) stmt(s *program.Stmt) {
 		if len(s.Targets) > 0 {
 			norm = p.names(s.Targets) + " = "
 		}
+		if f := p.job.Parallel.FSDP; f != nil && f.Flat != nil && s.Kind == program.ClipNorm {
+			p.printf("%s%s.clip_grad_norm_(%s)", norm, p.modelName(o.Models[0]), program.Literal(s.Number))
+			return
+		}
 		p.printf("%snn.utils.%s(%s, %s)", norm, name, p.gradients(o), program.Literal(s.Number))
 	case program.RateStep:
 		p.printf("%s.step()", p.schedulerName(p.job.Optimizers[s.Optimizer].Name))
@@ -161,6 +165,8 @@ func (p *printer) stmt(s *program.Stmt) {
 		p.printf("%s.%s()", p.modelName(s.Model), method)
 	case program.GradSync:
 		p.gradSync(s)
+	case program.ScheduleStep:
+		p.scheduleStep(s)
 	case program.UpdateEMA:
 		p.printf("%s.update_parameters(%s)", p.modelName(p.job.EMA.Name), p.modelName(p.job.EMA.Model))
 	}
@@ -536,7 +542,9 @@ func (p *printer) plain(stmts []program.Stmt) {
 		e := stmts[i].Value
 		list, first := p.item(e)
 		items := p.self + p.attr(list)
-		if total := p.listLen(list); first > 0 || n < total {
+		if p.dicts[list] {
+			items += ".values()"
+		} else if total := p.listLen(list); first > 0 || n < total {
 			items += fmt.Sprintf("[%d:%d]", first, first+n)
 		}
 		p.printf("for module in %s:", items)
@@ -549,9 +557,13 @@ func (p *printer) plain(stmts []program.Stmt) {
 
 // chain counts the statements from the first on that call the items of one
 // ModuleList in turn, alike in all else.
-func (p *printer) chain(stmts []program.Stmt) int {
-	n := 0
+func (p *printer) chain(stmts []program.Stmt) (n int) {
 	var list, text string
+	defer func() {
+		if p.dicts[list] && n < p.listLen(list) { // which has no slices
+			n = 0
+		}
+	}()
 	for i := range stmts {
 		s := &stmts[i]
 		if s.Kind != program.Assign || s.Unpack || s.Value == nil || s.Value.Kind != program.CallMod || p.self == "" {

@@ -1,6 +1,7 @@
 package exporttorch
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -40,6 +41,9 @@ type Batches struct {
 
 // Write prints the script of a job.
 func Write(w io.Writer, job *program.Job, o Options) error {
+	if job.Parallel.Megatron != nil {
+		return errors.New("a job with trainer: megatron has no script of PyTorch alone: its buffers and its optimizer are Megatron's")
+	}
 	if o.Steps == 0 {
 		o.Steps = 3
 	}
@@ -68,8 +72,8 @@ func (s *script) print(o Options) {
 	about := name + ": a training step, written by memplan export torch."
 	if n := job.Parallel.Ranks; n > 0 {
 		about += fmt.Sprintf(" Run it with torchrun --nproc-per-node %d.", n)
-		if d := job.Parallel.DeepSpeed; d != nil && d.Rank > 0 {
-			about += fmt.Sprintf(" Process %d is the one that is planned.", d.Rank)
+		if rank := job.Parallel.Planned(); rank > 0 {
+			about += fmt.Sprintf(" Process %d is the one that is planned.", rank)
 		}
 	}
 	s.printf("%q", about)
@@ -151,6 +155,8 @@ type script struct {
 	indent  int
 	seen    map[*program.Class]bool
 
+	dicts map[string]bool // lists of modules of the class under way that are dictionaries
+
 	inDDP map[string]bool // models that are modules of DistributedDataParallel by now
 
 	final   map[nameKey]string          // the names; nil in the first text
@@ -197,6 +203,9 @@ func (s *script) setup(o Options) {
 	if j.DType != tensor.Float32 {
 		to = "device=device, dtype=" + program.Literal(j.DType)
 	}
+	if pl := j.Parallel.Pipeline; pl != nil {
+		s.stages(pl)
+	}
 	for _, m := range j.Models {
 		name := s.modelName(m.Name)
 		if f := j.Parallel.FSDP; f != nil && f.Meta {
@@ -217,13 +226,16 @@ func (s *script) setup(o Options) {
 			s.pruning(m)
 			s.printf("%s.to(%s)", name, to)
 		case !j.Offload.Parameters && j.Parallel.FSDP == nil && j.Parallel.DeepSpeed == nil:
-			s.printf("%s = %s().to(%s)", name, s.className(m.Root), to)
+			s.printf("%s = %s.to(%s)", name, s.made(m), to)
 		case j.DType != tensor.Float32:
 			s.printf("%s = %s().to(%s)", name, s.className(m.Root), program.Literal(j.DType))
 		default:
 			s.printf("%s = %s()", name, s.className(m.Root))
 		}
 		s.indent = 0
+		if j.Parallel.Pipeline != nil && j.Autocast { // not around the backward passes of the schedule
+			s.printf(`%s.forward = torch.autocast("cuda", dtype=%s)(%s.forward)`, name, program.Literal(j.LowerType), name)
+		}
 		if j.Inference != "" || m.Eval {
 			s.printf("%s.eval()", name)
 		}
@@ -274,6 +286,7 @@ func (s *script) setup(o Options) {
 		s.prefetch()
 	}
 	s.functions(j.Aux, false)
+	s.schedule()
 	s.lists(j.Kept)
 	if j.Eval != nil {
 		s.functions(j.Eval.Aux, true)
@@ -334,6 +347,9 @@ func (s *script) functions(aux *program.Class, evaluating bool) {
 		s.line("")
 		s.line("")
 		s.scope(f, func() {
+			if pl := s.job.Parallel.Pipeline; pl != nil && f == pl.Loss && s.job.Autocast {
+				s.printf(`@torch.autocast("cuda", dtype=%s)`, program.Literal(s.job.LowerType))
+			}
 			s.printf("def %s(%s):", s.functionName(f), strings.Join(s.variables(f, 0, f.Params), ", "))
 			s.functionBody(&printer{script: s, fn: f, class: aux, evaluating: evaluating})
 		})

@@ -42,9 +42,15 @@ func quoted(p program.Patterns) string {
 // freeze prints what takes parameters out of training.
 func (s *script) freeze() {
 	for _, m := range s.job.Models {
-		if len(m.Frozen) == 0 {
-			continue
+		if m.Adapters == nil || !m.Adapters.OnHost {
+			s.freezeModel(m)
 		}
+	}
+}
+
+// freezeModel prints the loop that freezes parameters of a model.
+func (s *script) freezeModel(m *program.Model) {
+	if len(m.Frozen) > 0 {
 		cond := "covers(" + s.patterns(m.Frozen, m) + ", name)"
 		if len(m.Trained) > 0 {
 			cond += " and not covers(" + s.patterns(m.Trained, m) + ", name)"

@@ -13,3 +13,5 @@ func singleKernels() []*kernel[float32] {
 func doubleKernels() []*kernel[float64] {
 	return []*kernel[float64]{{"NEON", 8, 4, double128}}
 }
+
+func turnRows([]float32, Matrix[float32], int) (rows, columns int) { return 0, 0 }

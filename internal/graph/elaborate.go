@@ -52,6 +52,7 @@ type elaborator struct {
 	carried    []carried               // the names that they bind
 	shrunk     *techniques.Shrinking   // of the model under way
 	path       string                  // of the module under way, in its model
+	parts      int64                   // microbatches into which a pipeline divides a batch; 1: the model takes it whole
 	gpus       *spec.Parallel          // how the job is spread over several GPUs; nil: it is not
 	loaded     *hf.Weights             // of the model under way; nil: they are not read from a checkpoint
 	tied       map[string][]string     // modules of the model under way that share parameters, by path

@@ -109,7 +109,7 @@ func (el *elaborator) model(m *model, ins []value.Value, at spec.Span) []value.V
 		el.job.DType = m.loaded.Trained("")
 	}
 	el.gathered, el.torun = el.gathers(m), nil
-	ins = el.castInputs(ins)
+	ins = el.castRootInputs(ins)
 	done := false
 	defer func() {
 		el.shrunk, el.gathered, el.loaded, el.tied, el.job.DType = nil, nil, nil, nil, dtype

@@ -85,7 +85,21 @@ func (el *elaborator) oneOfSeveral(unit int, path string) calledApart {
 // castInputs converts what goes into a module that fully_shard is called on
 // (cast_forward_inputs), as far as is known of it before it is computed.
 func (el *elaborator) castInputs(ins []value.Value) []value.Value {
-	if el.gathered == nil || !el.gpus.Cast.V {
+	if el.gathered == nil {
+		return ins
+	}
+	if modules, _ := el.gpus.CastsInputs(); !modules {
+		return ins
+	}
+	return converted(ins, *el.gathered)
+}
+
+// castRootInputs converts what goes into the model.
+func (el *elaborator) castRootInputs(ins []value.Value) []value.Value {
+	if el.gathered == nil {
+		return ins
+	}
+	if _, root := el.gpus.CastsInputs(); !root {
 		return ins
 	}
 	return converted(ins, *el.gathered)

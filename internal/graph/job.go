@@ -83,6 +83,7 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 	el := &building{opts: o, asked: hf.Asked(s.Trainer), users: map[*spec.Errors]spec.String{}, elaborator: &elaborator{
 		spec: s, errs: s.Errs, meter: s.Env.Meter(), shapes: &op.Shapes{E: o.Env, Meter: s.Env.Meter()}, cache: map[string]*elaborated{}, names: map[string]int{}, sizes: map[*program.Func]int{}, bad: map[inFile]bool{}, badBlocks: map[*spec.Block]bool{},
 		batch: s.Train.BatchSize.V,
+		parts: 1,
 		gpus:  s.Parallel,
 		plan:  s.Parallel.Planned(s.Errs),
 	}}
@@ -113,6 +114,12 @@ func Build(s *spec.Spec, o Options) (*Result, error) {
 	el.shapes.E.Autocast, el.shapes.E.AutocastDType = job.Autocast, job.LowerType
 	if !spec.Try(el.deepSpeed) {
 		return nil, el.firstErr()
+	}
+	if !spec.Try(func() { techniques.PipelineKeys(s, el.batch) }) {
+		return nil, el.firstErr()
+	}
+	if p := s.Parallel; p != nil && p.PP.Set {
+		el.parts = p.Microbatches.V
 	}
 	el.trainerOptimizer()
 	el.trainerNotes()

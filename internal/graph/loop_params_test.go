@@ -34,7 +34,7 @@ func TestLoopParams(t *testing.T) {
 			of[true][p] = "hf/" + m
 		}
 	}
-	for loop, transformers := range map[string]bool{"hf": true, "sft": true, "dpo": true, "grpo": true, "trl": true, "litgpt": false, "lightning": false, "torchtitan": false} {
+	for loop, transformers := range map[string]bool{"hf": true, "sft": true, "dpo": true, "grpo": true, "trl": true, "litgpt": false, "lightning": false, "torchtitan": false, "megatron": false} {
 		for _, p := range names("trainers/" + loop) {
 			if m := of[transformers][p]; m != "" && !slices.Contains(shared, p) {
 				t.Errorf("trainers/%s and %s both have a param %s", loop, m, p)

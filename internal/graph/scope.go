@@ -81,10 +81,10 @@ func (s *scope) declaring(names []string, ins []value.Value) *scope {
 	return out
 }
 
-// globals are the names that every expression may use: the batch size, and
-// whether the models are in training mode.
+// globals are the names that every expression may use: the batch size, of a pipeline that of
+// a microbatch, and whether the models are in training mode.
 func (el *elaborator) globals() map[string]any {
-	return map[string]any{"B": el.batch, "training": el.training()}
+	return map[string]any{"B": el.batch / el.parts, "training": el.training()}
 }
 
 // training reports whether the models are in training mode.

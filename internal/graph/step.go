@@ -299,10 +299,19 @@ func (el *elaborator) ofBatch(in program.Input) *op.Tensor {
 	return &op.Tensor{Layout: el.job.BatchLayout(in), DType: in.DType}
 }
 
-// batchInputs are the tensors of a batch of the function under way.
+// batchInputs are the tensors of a batch of the function under way, in a pipeline those of a
+// microbatch.
 func (el *elaborator) batchInputs() []program.Input {
 	if ev := el.inEval; ev != nil {
 		return ev.OfSize(el.inLast).Inputs
+	}
+	if el.parts > 1 { // schedule.step divides them
+		inputs := slices.Clone(el.job.Inputs)
+		for i := range inputs {
+			inputs[i].Size = slices.Clone(inputs[i].Size)
+			inputs[i].Size[0] /= el.parts
+		}
+		return inputs
 	}
 	return el.job.Inputs
 }

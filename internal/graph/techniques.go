@@ -23,6 +23,7 @@ func (el *building) change() {
 	t.ChannelsLast()
 	t.Checkpoint()
 	t.Apart()
+	t.Pipeline()
 }
 
 // techniques is the job for what changes its models.
@@ -32,6 +33,7 @@ func (el *building) techniques() *techniques.Job {
 		ClassName: el.className, Warnings: &el.warnings, NotModelled: &el.notModelled,
 		DeepSpeed: el.deepspeed,
 	}
+	j.Env.Gathered = el.gathers(el.ms[0]) // of the only model
 	for _, x := range el.plan {
 		j.Plan = append(j.Plan, techniques.Planned{Pattern: x.Pattern, Style: *style(x)})
 	}

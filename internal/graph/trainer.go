@@ -69,6 +69,8 @@ func (el *building) loadLoop() {
 		add = el.lightningLoop(given)
 	case t.Torchtitan != nil:
 		el.torchtitanLoop(given)
+	case t.Megatron != nil:
+		el.megatronLoop(given)
 	default:
 		el.litgptLoop(given)
 	}
@@ -100,6 +102,7 @@ func (el *building) transformersLoop(given map[string]any) {
 	given["nan_loss"] = t.NaNLoss.V
 	if p := el.spec.Parallel; p != nil {
 		given["world"] = max(p.DDP.V, p.FSDP.V, p.DeepSpeedRanks(), 1)
+		given["fsdp"] = p.FSDP.Set
 	}
 	if given["deepspeed"] = el.spec.Parallel.IsDeepSpeed(); el.spec.Parallel.IsDeepSpeed() {
 		given["bf16"], given["fp16"] = false, false // no autocast
@@ -339,6 +342,9 @@ var decayless = program.Patterns{"*bias*", "*layernorm*", "*LayerNorm*", "*rmsno
 
 // trainerGroups finds the patterns of the optimizer's group without weight decay.
 func (el *building) trainerGroups() {
+	if el.loop != nil && el.spec.Trainer.Megatron != nil {
+		el.megatronGroups()
+	}
 	if el.loop == nil || !el.spec.Trainer.OfTransformers() {
 		return
 	}

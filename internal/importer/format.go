@@ -41,7 +41,7 @@ type Format struct {
 
 // Formats lists the kinds of files, jobs first.
 func Formats() []*Format {
-	return []*Format{axolotl, llamaFactory, llamaFactoryV1, trl, trlGRPO, sftConfig, trainingArguments, accelerate, deepSpeed, axolotlCloud}
+	return []*Format{axolotl, llamaFactory, llamaFactoryV1, trl, trlGRPO, sftConfig, trainingArguments, megatron, accelerate, deepSpeed, axolotlCloud}
 }
 
 // signs are the keys by which a file is of the format, and one that such files do not
@@ -124,6 +124,9 @@ func unsigned(root *spec.Value) error {
 // Is reports whether a text is a file that this package reads rather than a spec.
 // A file with the signs of two formats is one.
 func Is(name string, text []byte) bool {
+	if isMegatronScript(text) {
+		return true
+	}
 	f, err := formatOf(spec.ReadPlain(name, text, nil).Root)
 	return f != nil || err != nil
 }

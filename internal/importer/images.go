@@ -13,23 +13,23 @@ import (
 
 // pictured is what programs make of the images of a model type.
 type pictured struct {
-	played bool  // by the param images of its preset
-	fixed  bool  // its processor makes all images as large as vision_config says
-	around int64 // tokens of text that the processor writes around an image's own
-	smart  bool  // its processor makes them of whole patches (smart_resize)
+	tokens func(vision) int64 // of an image, which is played by the param images of the model's preset; nil, or 0: it is not
+	fixed  bool               // its processor makes all images as large as vision_config says
+	around int64              // tokens of text that the processor writes around an image's own
+	smart  bool               // its processor makes them of whole patches (smart_resize)
 }
 
 // pictures has the model types of text and images. Gemma3Processor writes an empty line and a
-// mark before and behind each image.
+// mark before and behind each image, InternVL's a mark.
 var pictures = map[string]pictured{
-	"gemma3":         {played: true, fixed: true, around: 4},
+	"gemma3":         {tokens: func(v vision) int64 { return v.Tokens }, fixed: true, around: 4},
 	"gemma4":         {},
 	"gemma4_unified": {},
 	"glm46v":         {},
 	"glm4v":          {},
-	"internvl":       {},
+	"internvl":       {tokens: vision.shuffled, fixed: true, around: 2},
 	"lfm2_vl":        {},
-	"llava":          {},
+	"llava":          {tokens: vision.selected, fixed: true},
 	"mistral3":       {},
 	"mllama":         {},
 	"qwen2_5_vl":     {smart: true},
@@ -41,25 +41,83 @@ var pictures = map[string]pictured{
 
 // vision is what a config.json says of images.
 type vision struct {
-	Tokens int64 `json:"mm_tokens_per_image"`
-	Vision struct {
-		Patch int64 `json:"patch_size"`
-		Merge int64 `json:"spatial_merge_size"`
+	Tokens   int64   `json:"mm_tokens_per_image"`
+	Strategy string  `json:"vision_feature_select_strategy"`
+	Ratio    float64 `json:"downsample_ratio"`
+	Vision   struct {
+		Type  string `json:"model_type"`
+		Image square `json:"image_size"`
+		Patch square `json:"patch_size"`
+		Merge int64  `json:"spatial_merge_size"`
 	} `json:"vision_config"`
+}
+
+// square is a side, which some files have as a list of a height and a width.
+type square int64
+
+func (s *square) UnmarshalJSON(text []byte) error {
+	sides := []int64{0}
+	if json.Unmarshal(text, &sides[0]) != nil {
+		if err := json.Unmarshal(text, &sides); err != nil || len(sides) == 0 {
+			return err
+		}
+	}
+	*s = square(sides[0])
+	return nil
 }
 
 // vision is that of the job's model, with the defaults of its library.
 func (j *job) vision() vision {
-	v := vision{Tokens: 256}
+	v := vision{Tokens: 256, Strategy: "default", Ratio: 0.5}
 	v.Vision.Patch, v.Vision.Merge = 14, 2
-	if strings.HasPrefix(j.modelType(), "qwen3") {
+	switch of := j.modelType(); {
+	case strings.HasPrefix(of, "qwen3"):
 		v.Vision.Patch = 16
+	case of == "internvl":
+		v.Vision.Image = 448
+	case of == "llava":
+		v.Vision.Type, v.Vision.Image = "clip_vision_model", 336
 	}
 	if j.opts.Config != nil {
 		_ = json.Unmarshal(j.opts.Config(j.named), &v) // mistakes are reported where the model is made
 	}
 	v.Tokens, v.Vision.Patch, v.Vision.Merge = max(v.Tokens, 1), max(v.Vision.Patch, 1), max(v.Vision.Merge, 1)
 	return v
+}
+
+// side is how many patches an image has side by side.
+func (v vision) side() int64 { return int64(v.Vision.Image / v.Vision.Patch) }
+
+// shuffled are the tokens of an image of InternVL, whose features come together
+// (pixel_shuffle).
+func (v vision) shuffled() int64 {
+	side := int64(float64(v.side()) * v.Ratio)
+	return side * side
+}
+
+// selected are the tokens of an image of LLaVA: the patches, and what CLIP has before them,
+// less the first of them by the strategy default. 0: its vision model is another.
+func (v vision) selected() int64 {
+	n := v.side() * v.side()
+	switch v.Vision.Type {
+	case "clip_vision_model":
+		n++
+	case "siglip_vision_model":
+	default:
+		return 0
+	}
+	if v.Strategy == "default" {
+		n--
+	}
+	return n
+}
+
+// imageTokens are the tokens of an image of the job's model; 0: it is not played.
+func (j *job) imageTokens() int64 {
+	if p := pictures[j.modelType()]; p.tokens != nil {
+		return p.tokens(j.vision())
+	}
+	return 0
 }
 
 // sees reports whether the model is planned with a vision model; hears whether it has one of sound.
@@ -73,7 +131,7 @@ func (j *job) hears() bool { return j.config().Audio != nil || j.isType("voxtral
 // smartTokens are the tokens of an image of width × height, which smart_resize
 // (models/qwen2_vl/image_processing_qwen2_vl.py of transformers) makes of whole patches.
 func (v vision) smartTokens(width, height int64) int64 {
-	factor := float64(v.Vision.Patch * v.Vision.Merge)
+	factor := float64(int64(v.Vision.Patch) * v.Vision.Merge)
 	whole := func(n int64) int64 { return max(1, int64(math.RoundToEven(float64(n)/factor))) }
 	return whole(width) * whole(height)
 }
@@ -93,7 +151,7 @@ func (j *job) images(s imageSamples) int64 {
 	if s.why == "" {
 		return 0
 	}
-	if why := j.unpictured(p); why != "" {
+	if why := j.unpictured(); why != "" {
 		tokens := ""
 		if p.smart && s.width > 0 {
 			tokens = fmt.Sprintf(", %d for one of %d x %d, as %s has it", j.vision().smartTokens(s.width, s.height), s.width, s.height, s.size)
@@ -108,10 +166,10 @@ func (j *job) images(s imageSamples) int64 {
 }
 
 // unpictured is why the images of samples are not played; "": they are.
-func (j *job) unpictured(p pictured) string {
+func (j *job) unpictured() string {
 	of := j.modelType()
 	switch attn := j.out.says("model.with.attn"); {
-	case !p.played:
+	case j.imageTokens() == 0:
 		return "what the vision model of " + of + " takes for them is not modelled"
 	case strings.HasPrefix(attn, "flash_attention"):
 		return attn + " of " + of + " with images is not modelled"
@@ -148,7 +206,7 @@ func (j *job) cut(key string, most, images int64) {
 	if at == nil {
 		at = j.doc.Root
 	}
-	if n := images * j.vision().Tokens; most < n {
+	if n := images * j.imageTokens(); most < n {
 		j.doc.Errs.Addf(at.Span, "%s: %d tokens have no room for the %d of an image, and the model fails where some are cut; write %d or more", key, most, n, n)
 	}
 }
@@ -221,7 +279,7 @@ func (j *job) lfImages() (more int64) {
 	if data.audios && j.hears() || data.videos && j.sees() {
 		j.doubt(at, "videos and sound of the samples; planned without")
 	}
-	keys := []string{"image_max_pixels", "image_min_pixels", "image_do_pan_and_scan"}
+	keys := []string{"image_max_pixels", "image_min_pixels", "image_do_pan_and_scan", "crop_to_patches"}
 	if !j.sees() {
 		j.leaveGiven("sizes of images, of which the samples have none", keys...)
 		j.leaveGiven(ofData, "dataset", "dataset_dir")
@@ -243,6 +301,9 @@ func (j *job) lfImages() (more int64) {
 	if v := j.get("image_do_pan_and_scan"); given(v) && j.isType("gemma3") {
 		j.doubt(v, "image_do_pan_and_scan: up to four more images of each whose sides differ by more than a fifth; planned with square ones (--set params.images=N)")
 	}
+	if v := j.get("crop_to_patches"); given(v) && j.isType("internvl") {
+		j.doubt(v, "crop_to_patches: up to twelve tiles of each image, and one of the whole; planned with one (--set params.images=N)")
+	}
 	side := int64(math.Sqrt(float64(j.count("image_max_pixels", 768*768))))
 	s := imageSamples{at: at, width: side, height: side, size: "image_max_pixels"}
 	switch {
@@ -258,7 +319,7 @@ func (j *job) lfImages() (more int64) {
 	}
 	n := j.images(s)
 	if n > 0 && known && !data.images {
-		return j.vision().Tokens + p.around
+		return j.imageTokens() + p.around
 	}
 	j.cut("cutoff_len", j.count("cutoff_len", 2048), n)
 	return 0
@@ -324,6 +385,6 @@ func (j *job) imageSize() (width, height int64) {
 // otherImages says that a program's samples are planned without images.
 func (j *job) otherImages(key string) {
 	if j.sees() {
-		j.assume(j.doc.Root.Get(key), "the samples are texts: the vision model is in memory, and is not called (--set model.with.images=N of gemma3)")
+		j.assume(j.doc.Root.Get(key), "the samples are texts: the vision model is in memory, and is not called (--set model.with.images=N of gemma3, internvl and llava)")
 	}
 }

@@ -35,9 +35,36 @@ func TestSmartTokens(t *testing.T) {
 		{14, 512, 512, 18 * 18}, {14, 640, 480, 23 * 17}, {14, 768, 768, 27 * 27}, {14, 70, 70, 2 * 2}, {14, 98, 98, 4 * 4}, {16, 512, 512, 16 * 16},
 	} {
 		v := vision{}
-		v.Vision.Patch, v.Vision.Merge = c.patch, 2
+		v.Vision.Patch, v.Vision.Merge = square(c.patch), 2
 		if got := v.smartTokens(c.width, c.height); got != c.want {
 			t.Errorf("%d x %d in patches of %d: %d tokens, want %d", c.width, c.height, c.patch, got, c.want)
+		}
+	}
+}
+
+// TestImageTokens reads of config.json how many tokens an image has.
+func TestImageTokens(t *testing.T) {
+	for _, c := range []struct {
+		config string
+		want   int64
+	}{
+		{`{"model_type": "gemma3"}`, 256},
+		{`{"model_type": "llava", "vision_config": {"model_type": "clip_vision_model", "image_size": 336, "patch_size": 14}}`, 576},
+		{`{"model_type": "llava", "vision_feature_select_strategy": "full", "vision_config": {"model_type": "clip_vision_model", "image_size": 336, "patch_size": 14}}`, 577},
+		{`{"model_type": "llava", "vision_feature_select_strategy": "full", "vision_config": {"model_type": "siglip_vision_model", "image_size": 384, "patch_size": 14}}`, 729},
+		{`{"model_type": "llava"}`, 576},
+		{`{"model_type": "llava", "vision_config": {"model_type": "pixtral", "image_size": 1024, "patch_size": 16}}`, 0},
+		{`{"model_type": "internvl", "vision_config": {"image_size": [448, 448], "patch_size": [14, 14]}}`, 256},
+		{`{"model_type": "internvl", "downsample_ratio": 0.25, "vision_config": {"image_size": 448, "patch_size": 14}}`, 64},
+		{`{"model_type": "qwen2_vl"}`, 0},
+	} {
+		j := &job{beside: map[*Format]*file{}, opts: Options{Config: func(string) []byte { return []byte(c.config) }}}
+		if err := j.add(File{"job.yml", []byte("model_name_or_path: a/b\nstage: sft\ndo_train: true\n")}); err != nil {
+			t.Fatal(err)
+		}
+		j.named = "a/b"
+		if got := j.imageTokens(); got != c.want {
+			t.Errorf("%s: %d tokens, want %d", c.config, got, c.want)
 		}
 	}
 }

@@ -127,6 +127,9 @@ func Read(files []File, o Options) (*Job, error) {
 
 // add reads one file.
 func (j *job) add(f File) error {
+	if isMegatronScript(f.Text) {
+		f.Text = megatronScript(f.Text)
+	}
 	d := spec.ReadPlain(f.Name, f.Text, nil)
 	if d.Root == nil {
 		return d.Errs.Err()

@@ -23,6 +23,9 @@ const assumedProcesses = 2
 
 // launch writes the section parallel.
 func (j *job) launch() {
+	if j.format.Trainer == "megatron" { // whose arguments say it
+		return
+	}
 	s, world := j.sharding(), j.opts.Processes
 	if acc := j.beside[accelerate]; acc != nil {
 		world = acc.launched(j, &s, world)
@@ -143,12 +146,12 @@ var fsdpFormat = &Format{
 		table(reads, "`parallel`", "version offload_params reshard_after_forward sharding_strategy mixed_precision_policy cpu_ram_efficient_loading"),
 		table(none, "the layers of the model are sharded one by one, as presets name them", "transformer_layer_cls_to_wrap auto_wrap_policy transformer_cls_names_to_wrap"),
 		table(none, "how checkpoints are written", "state_dict_type final_state_dict_type save_state_dict_type"),
-		table(none, "host memory and time of the load", "sync_module_states limit_all_gathers use_orig_params"),
-		table(asks, "FSDP1's prefetching; FSDP2 prefetches as it does by default", "backward_prefetch forward_prefetch backward_prefetch_policy"),
+		table(none, "host memory and time of the load", "sync_module_states"),
+		table(none, "how far the host is ahead of the GPU", "limit_all_gathers"),
+		table(reads, "`parallel`, of FSDP1", "use_orig_params backward_prefetch forward_prefetch backward_prefetch_policy"),
 		table(reads, "`trainer.hf.gradient_checkpointing`", "activation_checkpointing"),
 		table(asks, "wrapping by size", "min_num_params"),
 	),
-	Defaults: map[string]string{"backward_prefetch": "BACKWARD_PRE NO_PREFETCH"},
 }
 
 // sharded writes what fsdp_config says.
@@ -157,29 +160,18 @@ func (f *file) sharded(j *job, conf *spec.Value) {
 	if version == nil {
 		version = fsdpKey(conf, "version")
 	}
-	if !j.spread.two && (version == nil || version.Str != "2") {
-		f.doubt(j, conf, "fsdp_version: FSDP1, whose flat parameters are gathered and reduced in other blocks; planned as FSDP2")
-	}
+	two := j.spread.two || version != nil && version.Str == "2"
 	f.table(j, conf, fsdpFormat, "fsdp_")
 	if v := fsdpKey(conf, "offload_params"); given(v) {
 		j.out.put("parallel.cpu_offload", "true", f.from(v))
 	}
-	const reshard = "parallel.reshard_after_forward"
-	if v := fsdpKey(conf, "reshard_after_forward"); v != nil && v.Kind == spec.Bool {
-		j.out.put(reshard, flow(v), f.from(v))
-	}
-	if v := fsdpKey(conf, "sharding_strategy"); v != nil {
-		switch strings.ToUpper(v.Str) {
-		case "SHARD_GRAD_OP", "2":
-			j.out.put(reshard, "false", f.from(v))
-		case "NO_SHARD", "3":
-			f.fail(v, "sharding_strategy NO_SHARD is DistributedDataParallel; write distributed_type: MULTI_GPU")
-		case "HYBRID_SHARD", "HYBRID_SHARD_ZERO2", "4", "5":
-			f.doubt(j, v, "sharding_strategy: %s; planned with shards over all processes", v.Str)
-		}
-	}
-	if j.out.get(reshard) == nil {
-		j.put(reshard, "true", nil).why = "accelerate's default"
+	mixed := f.mixedPrecision(j, conf)
+	types := []string{"param_dtype", "reduce_dtype", "output_dtype"}
+	if two {
+		f.resharded(j, conf)
+	} else {
+		f.flat(j, conf)
+		types[2] = "buffer_dtype"
 	}
 	if version != nil && version.Str == "2" && j.format != axolotl { // which has a fsdp2_prepare_model of its own
 		j.put("parallel.shard_embeddings", "true", nil).why = "as accelerate 1.14 does it"
@@ -190,6 +182,90 @@ func (f *file) sharded(j *job, conf *spec.Value) {
 			f.doubt(j, v, "activation_checkpointing: accelerate 1.14 checkpoints each module of a layer by itself with FSDP2; planned with one checkpoint for each layer, which takes less")
 		}
 	}
+	if mixed != "" {
+		for _, k := range types {
+			j.put("parallel."+k, mixed, nil)
+		}
+		j.put("model.load.dtype", "float32", nil).why = "accelerate converts the parameters that FSDP shards and that are trained"
+	}
+}
+
+// resharded writes what FSDP2 frees after the forward pass, as far as keys of FSDP1 say it, too.
+func (f *file) resharded(j *job, conf *spec.Value) {
+	const reshard = "parallel.reshard_after_forward"
+	if v := fsdpKey(conf, "reshard_after_forward"); v != nil && v.Kind == spec.Bool {
+		j.out.put(reshard, flow(v), f.from(v))
+	}
+	if v := fsdpKey(conf, "sharding_strategy"); v != nil {
+		switch f.strategy(v) {
+		case "SHARD_GRAD_OP":
+			j.out.put(reshard, "false", f.from(v))
+		case "NO_SHARD":
+			f.fail(v, "sharding_strategy NO_SHARD is DistributedDataParallel; write distributed_type: MULTI_GPU")
+		case "HYBRID_SHARD", "HYBRID_SHARD_ZERO2":
+			f.doubt(j, v, "sharding_strategy: %s; planned with shards over all processes", v.Str)
+		}
+	}
+	if j.out.get(reshard) == nil {
+		j.put(reshard, "true", nil).why = "accelerate's default"
+	}
+}
+
+// strategies are FSDP_SHARDING_STRATEGY of accelerate, which stand for their numbers from 1 on, too.
+var strategies = []string{"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"}
+
+// strategy is the name of a sharding strategy.
+func (f *file) strategy(v *spec.Value) string {
+	name := strings.ToUpper(v.Str)
+	if n, err := strconv.Atoi(name); err == nil && n >= 1 && n <= len(strategies) {
+		name = strategies[n-1]
+	}
+	if !slices.Contains(strategies, name) {
+		f.fail(v, "unknown sharding strategy %q; FSDP has %s", v.Str, strings.Join(strategies, ", "))
+	}
+	return name
+}
+
+// flat writes what FSDP1 is given: accelerate has other defaults than FullyShardedDataParallel.
+func (f *file) flat(j *job, conf *spec.Value) {
+	j.put("parallel.version", "1", nil).why = "accelerate's default"
+	v := fsdpKey(conf, "sharding_strategy")
+	if v == nil {
+		v = fsdpKey(conf, "reshard_after_forward")
+	}
+	if v != nil && v.Kind != spec.Bool {
+		name := f.strategy(v)
+		switch name {
+		case "HYBRID_SHARD", "HYBRID_SHARD_ZERO2":
+			f.doubt(j, v, "sharding_strategy: %s; planned with shards over all processes", v.Str)
+			name = map[string]string{"HYBRID_SHARD": "FULL_SHARD", "HYBRID_SHARD_ZERO2": "SHARD_GRAD_OP"}[name]
+		}
+		j.out.put("parallel.sharding_strategy", name, f.from(v))
+	}
+	prefetch := "NO_PREFETCH"
+	for _, k := range []string{"backward_prefetch", "backward_prefetch_policy"} {
+		if v := fsdpKey(conf, k); v != nil && v.Kind == spec.Str {
+			switch v.Str = strings.ToUpper(v.Str); v.Str {
+			case "BACKWARD_PRE", "BACKWARD_POST":
+				prefetch = v.Str
+			}
+		}
+	}
+	if prefetch != "BACKWARD_PRE" {
+		j.put("parallel.backward_prefetch", prefetch, nil)
+	}
+	for _, k := range []string{"use_orig_params", "forward_prefetch"} {
+		if v := fsdpKey(conf, k); given(v) {
+			j.out.put("parallel."+k, "true", f.from(v))
+		}
+	}
+	if v := fsdpKey(conf, "activation_checkpointing"); given(v) {
+		f.doubt(j, v, "activation_checkpointing: with FSDP1 the checkpoint lies in what is wrapped; planned with one around it")
+	}
+}
+
+// mixedPrecision is the type in which accelerate has FSDP compute; "": that of the parameters.
+func (f *file) mixedPrecision(j *job, conf *spec.Value) string {
 	types := map[string]string{"bf16": "bfloat16", "fp16": "float16"}
 	mixed := ""
 	for _, k := range []string{"bf16", "fp16"} {
@@ -200,12 +276,7 @@ func (f *file) sharded(j *job, conf *spec.Value) {
 	if v := fsdpKey(conf, "mixed_precision_policy"); v != nil && v.Kind == spec.Str {
 		mixed = types[v.Str]
 	}
-	if mixed != "" {
-		for _, k := range []string{"param_dtype", "reduce_dtype", "output_dtype"} {
-			j.put("parallel."+k, mixed, nil)
-		}
-		j.put("model.load.dtype", "float32", nil).why = "accelerate converts the parameters that FSDP shards and that are trained"
-	}
+	return mixed
 }
 
 // checkpoints writes what activation_checkpointing of fsdp_config does: accelerate puts each layer in

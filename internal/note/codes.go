@@ -44,6 +44,7 @@ var (
 	FileAssumed    = code(Code{Name: "file-assumed", Doc: "what the file of another program leaves open", OfSpec: true, Rule: estimateWarning, Most: "note"})
 	FileIgnored    = code(Code{Name: "file-ignored", Doc: "the program of a file does not know a key, and ignores it", OfSpec: true, Rule: estimateWarning})
 	Untied         = code(Code{Name: "untied", Doc: "FSDP2 makes two parameters of one that modules share which are sharded apart", OfSpec: true, Rule: estimateWarning})
+	OtherPP        = code(Code{Name: "other-pp", Doc: "pipeline parallelism is simulated as in another PyTorch release", OfSpec: true, Rule: estimateWarning})
 	OtherTP        = code(Code{Name: "other-tp", Doc: "tensor parallelism is simulated as in another PyTorch release", OfSpec: true, Rule: estimateWarning})
 	Divided        = code(Code{Name: "divided", Doc: "stage 3 of ZeRO does with such models what is not simulated exactly", OfSpec: true, Rule: estimateWarning})
 	OneProcess     = code(Code{Name: "one-process", Doc: "a layer is simulated as in a single process", OfSpec: true, Rule: estimateWarning})

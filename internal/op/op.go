@@ -37,6 +37,10 @@ type Op struct {
 	// Composite marks a Run that calls other rows and records nothing itself.
 	Composite bool
 
+	// Steps marks a Run, and a Grad, that are several operators to PyTorch's dispatcher,
+	// though they call no rows: what Python does with the parts of a DTensor.
+	Steps bool
+
 	// List says that the results are a tuple however many there are, one as well.
 	List bool
 

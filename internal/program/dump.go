@@ -189,6 +189,8 @@ func (f *Func) stmt(s *Stmt, c *Class) string {
 		out = "scaler.update()"
 	case RateStep:
 		out = fmt.Sprintf("optimizer %d: scheduler.step()", s.Optimizer)
+	case ScheduleStep:
+		out = t + " = [], schedule.step()"
 	case SetMode:
 		out = fmt.Sprintf("%s: eval mode %v", s.Model, s.Eval)
 	}

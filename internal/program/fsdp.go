@@ -33,7 +33,35 @@ type FSDP struct {
 
 	Offload bool // CPUOffloadPolicy
 	Pinned  bool // its pin_memory
+
+	Flat *FlatFSDP // nil: FSDP2
 }
+
+// FlatFSDP are arguments of FullyShardedDataParallel (FSDP1), which makes one parameter of
+// those of a module.
+type FlatFSDP struct {
+	Strategy         string // of ShardingStrategy
+	Orig             bool   // use_orig_params
+	ForwardPrefetch  bool   // forward_prefetch
+	BackwardPrefetch string // backward_prefetch, of BackwardPrefetch; "": None
+	CastRoot         bool   // cast_root_forward_inputs of MixedPrecision
+	BufferDType      *tensor.DType
+}
+
+// The names of ShardingStrategy.
+const (
+	FullShard        = "FULL_SHARD"
+	ShardGradOp      = "SHARD_GRAD_OP"
+	NoShard          = "NO_SHARD"
+	HybridShard      = "HYBRID_SHARD"
+	HybridShardZero2 = "_HYBRID_SHARD_ZERO2"
+)
+
+// Divides reports whether a rank has a part of the parameters alone.
+func (f *FSDP) Divides() bool { return f.Flat.Strategy != NoShard && f.Shards > 1 }
+
+// Frees reports whether gathered parameters are freed after the forward pass.
+func (f *FlatFSDP) Frees() bool { return f.Strategy == FullShard || f.Strategy == HybridShard }
 
 // Unit is what one call of fully_shard takes.
 type Unit struct {

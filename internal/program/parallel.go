@@ -3,7 +3,7 @@ package program
 import "slices"
 
 // Parallel says how a job is spread over several GPUs. A program is what one of
-// the processes does; all do the same.
+// the processes does; all do the same, but for the stages of a pipeline.
 type Parallel struct {
 	Ranks int64 // processes, one on each GPU; 0: the job is on one GPU
 	DDP   *DDP  // torch.nn.parallel.DistributedDataParallel around each model that is trained; nil: none
@@ -12,6 +12,28 @@ type Parallel struct {
 	TP    *TP   // parallelize_module of some modules; nil: of none
 
 	DeepSpeed *DeepSpeed // DeepSpeed's engine around the model; nil: none
+	Megatron  *Megatron  // Megatron-core's DistributedDataParallel and optimizer; nil: none
+
+	Pipeline *Pipeline // stages of torch.distributed.pipelining; nil: each rank has the whole model
+}
+
+// Processes is how many processes there are, one on each GPU.
+func (p *Parallel) Processes() int64 {
+	if p.Megatron != nil {
+		return p.Megatron.World
+	}
+	return max(p.Ranks, 1)
+}
+
+// Planned is the rank of the process that is planned, where they differ.
+func (p *Parallel) Planned() int64 {
+	switch {
+	case p.DeepSpeed != nil:
+		return p.DeepSpeed.Rank
+	case p.Pipeline != nil:
+		return p.Pipeline.Rank
+	}
+	return 0
 }
 
 // DDP are the arguments of DistributedDataParallel.

@@ -262,30 +262,31 @@ type StmtKind uint8
 
 // The statements.
 const (
-	Assign      StmtKind = iota // Targets = Value, or each its own of Values
-	Append                      // Targets[0].append(Value)
-	Extend                      // Targets[0] += Value, of lists
-	ListNew                     // Targets[0] = []
-	Del                         // del Targets
-	Return                      // return Value, or the tuple of Values
-	FastReturn                  // return so in eval mode without gradients; library modules only
-	Expression                  // Value, for its effect
-	SetAttr                     // the attribute at Path from self = Value
-	Batch                       // Targets = next_batch()
-	Backward                    // Value.backward()
-	OptStep                     // Optimizer.step()
-	ZeroGrad                    // Optimizer.zero_grad(set_to_none)
-	EmptyCache                  // torch.cuda.empty_cache()
-	UpdateScale                 // scaler.update()
-	RateStep                    // Optimizer's scheduler: scheduler.step()
-	Unscale                     // scaler.unscale_(Optimizer)
-	ClipNorm                    // clip_grad_norm_(parameters of Optimizer, Number)
-	ClipValue                   // clip_grad_value_(parameters of Optimizer, Number)
-	ToDevice                    // the tensors of Optimizer.state go to the GPU
-	KeepValue                   // Keep.List.append(Value) or Keep.List += Value
-	UpdateEMA                   // ema.update_parameters(model)
-	SetMode                     // Model.eval() or, unless Eval, Model.train()
-	GradSync                    // Model.require_backward_grad_sync = not NoSync
+	Assign       StmtKind = iota // Targets = Value, or each its own of Values
+	Append                       // Targets[0].append(Value)
+	Extend                       // Targets[0] += Value, of lists
+	ListNew                      // Targets[0] = []
+	Del                          // del Targets
+	Return                       // return Value, or the tuple of Values
+	FastReturn                   // return so in eval mode without gradients; library modules only
+	Expression                   // Value, for its effect
+	SetAttr                      // the attribute at Path from self = Value
+	Batch                        // Targets = next_batch()
+	Backward                     // Value.backward()
+	OptStep                      // Optimizer.step()
+	ZeroGrad                     // Optimizer.zero_grad(set_to_none)
+	EmptyCache                   // torch.cuda.empty_cache()
+	UpdateScale                  // scaler.update()
+	RateStep                     // Optimizer's scheduler: scheduler.step()
+	Unscale                      // scaler.unscale_(Optimizer)
+	ClipNorm                     // clip_grad_norm_(parameters of Optimizer, Number)
+	ClipValue                    // clip_grad_value_(parameters of Optimizer, Number)
+	ToDevice                     // the tensors of Optimizer.state go to the GPU
+	KeepValue                    // Keep.List.append(Value) or Keep.List += Value
+	UpdateEMA                    // ema.update_parameters(model)
+	SetMode                      // Model.eval() or, unless Eval, Model.train()
+	GradSync                     // Model.require_backward_grad_sync = not NoSync
+	ScheduleStep                 // Targets[0] = []; schedule.step(inputs of the stage, target=..., losses=Targets[0])
 )
 
 // Stmt is one statement.
@@ -357,7 +358,7 @@ func (m GradMode) Python() string {
 // passes, losses and what else a step computes before its backward pass.
 func (s *Stmt) Computes() bool {
 	switch s.Kind {
-	case Batch, Backward, OptStep, ZeroGrad, EmptyCache, UpdateScale, RateStep, Unscale, ClipNorm, ClipValue, ToDevice, KeepValue, UpdateEMA, GradSync, SetMode, Del, Return:
+	case Batch, Backward, OptStep, ZeroGrad, EmptyCache, UpdateScale, RateStep, Unscale, ClipNorm, ClipValue, ToDevice, KeepValue, UpdateEMA, GradSync, SetMode, Del, Return, ScheduleStep:
 		return false
 	}
 	return !s.Plain

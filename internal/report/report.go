@@ -38,6 +38,7 @@ type Report struct {
 	Host        *Host          `json:"host"` // null: not modelled
 	Verdict     Verdict        `json:"verdict"`
 	Lengths     *Lengths       `json:"lengths,omitempty"` // of jobs whose batches have different lengths
+	Ranks       []Rank         `json:"ranks,omitempty"`   // of jobs whose processes do different things
 	Advice      *Advice        `json:"advice"`            // null: none was asked for
 	Curve       []Point        `json:"curve,omitempty"`
 	NotModelled []string       `json:"not_modelled"` // the texts of those of Notes that say what is left out
@@ -100,6 +101,10 @@ type Train struct {
 	// Ranks is how many processes there are, each on a GPU of its own, whose
 	// figures these are; 0: the job is on one GPU.
 	Ranks int64 `json:"ranks,omitempty"`
+	// Rank is the process that these figures are of, and Microbatches the parts into which a
+	// pipeline divides a batch; null and 0 where all processes do the same.
+	Rank         *int64 `json:"rank,omitempty"`
+	Microbatches int64  `json:"microbatches,omitempty"`
 }
 
 // Peak holds the three numbers that are never one: what the program holds in

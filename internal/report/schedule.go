@@ -52,6 +52,17 @@ func mib(b tensor.Bytes) int64 {
 	return int64(math.Ceil(float64(b) * (1 + requestHeadroom) / float64(tensor.MiB)))
 }
 
+// eachGPU says what part of a batch each process has, if there are several.
+func eachGPU(t *Train) string {
+	switch {
+	case t.Microbatches > 0:
+		return t.perRank()
+	case t.Ranks > 1:
+		return " on each GPU"
+	}
+	return ""
+}
+
 // comments say where the figures come from.
 func (q *request) comments(r *Report) []string {
 	nccl := ""
@@ -59,7 +70,7 @@ func (q *request) comments(r *Report) []string {
 		nccl = fmt.Sprintf(", up to %v for NCCL", n)
 	}
 	out := []string{
-		fmt.Sprintf("memplan: %s (%s%s), planned on %s: %s", r.Model.Name, batch(r.Train.BatchSize, r.Train.OneSequence), map[bool]string{true: " on each GPU"}[q.gpus > 1], r.Device.DisplayName, r.Verdict.Result),
+		fmt.Sprintf("memplan: %s (%s%s), planned on %s: %s", r.Model.Name, batch(r.Train.BatchSize, r.Train.OneSequence), eachGPU(&r.Train), r.Device.DisplayName, r.Verdict.Result),
 		fmt.Sprintf("GPU memory: %v reserved and a CUDA context of up to %v%s, with %.0f %% headroom", max(r.Peak.ReservedBytes, r.Uncertainty.ReservedExpectedBytes),
 			max(r.Device.ContextBytes, r.Uncertainty.ContextHighBytes), nccl, 100*requestHeadroom),
 	}

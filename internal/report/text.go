@@ -29,6 +29,9 @@ func writeText(w io.Writer, r *Report, o Options) error {
 	t.changes()
 	t.job()
 	t.spark()
+	if err := t.ranks(); err != nil {
+		return err
+	}
 	if err := t.lengths(); err != nil {
 		return err
 	}
@@ -102,13 +105,21 @@ func (r *Report) Title() string {
 	what := batch(r.Train.BatchSize, r.Train.OneSequence)
 	where := r.Device.DisplayName
 	if n := r.Train.Ranks; n > 0 {
-		what += " on each"
+		what += r.Train.perRank()
 		where = Plural(n, "GPU") + ": " + where
 	}
 	if r.Train.Mode != "train" {
 		what += ", " + r.Train.Mode
 	}
 	return fmt.Sprintf("%s (%s) on %s", r.Model.Name, what, where)
+}
+
+// perRank says what part of a batch each process has.
+func (t *Train) perRank() string {
+	if t.Microbatches > 0 {
+		return fmt.Sprintf(" in %d microbatches, rank %d", t.Microbatches, *t.Rank)
+	}
+	return " on each"
 }
 
 // batch is a batch size as verdicts print it.

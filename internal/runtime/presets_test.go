@@ -24,6 +24,10 @@ var smallPresets = map[string][]string{
 		"params.padded_vocab_size=61", "params.n_embd=16", "params.n_head=4", "params.n_query_groups=2", "params.n_layer=2", "params.intermediate_size=24", "params.block_size=9",
 		"params.seq=7", "params.lora_r=2", "params.lora_query=true", "params.lora_value=true", "train.precision=fp32",
 	},
+	"megatron": { // jit leaves out what kernels of torch.compile compute
+		"params.num_layers=1", "params.hidden_size=16", "params.num_attention_heads=2", "params.seq_length=8", "params.max_position_embeddings=8", "params.padded_vocab_size=61",
+		"params.jit=false", "params.dtype=float32", "train.precision=fp32",
+	},
 	"torchtitan": {
 		"params.vocab_size=61", "params.dim=16", "params.n_heads=4", "params.n_kv_heads=2", "params.n_layers=2", "params.multiple_of=8", "params.seq=7", "train.precision=fp32",
 	},

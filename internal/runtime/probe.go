@@ -39,6 +39,9 @@ func Probe(prog *program.Job, env op.Env, d Device) (Uses, error) {
 	if n := prog.Parallel.Ranks; n > 0 {
 		return p.uses, unsupported("a job of %d processes", n)
 	}
+	if prog.Parallel.Megatron != nil {
+		return p.uses, unsupported("the buffers and the optimizer of Megatron")
+	}
 	_, err := engine.Play(prog, env, p, 1)
 	p.uses.HostOperators = slices.Sorted(maps.Keys(p.hostOps))
 	return p.uses, err

@@ -91,7 +91,8 @@ train: {batch_size: 3, optimizer: SGD}
 
 // onTheHost are the operators of presets that no kernels compute.
 var onTheHost = map[string]string{
-	"lstm": "_cudnn_rnn",
+	"lstm":     "_cudnn_rnn",
+	"megatron": "rsub",
 }
 
 // holdHost holds what a preset computes in host memory against the list.

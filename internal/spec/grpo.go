@@ -56,6 +56,9 @@ func (s *Spec) grpo(d *decoder, a *Arguments) {
 
 // BatchStep is of what the batch size of a process must be a multiple.
 func (s *Spec) BatchStep() int64 {
+	if p := s.Parallel; p != nil && p.PP.Set {
+		return max(p.Microbatches.V, 1)
+	}
 	if s.Trainer == nil || s.Trainer.GRPO == nil || s.Trainer.Args().Int("generation_batch_size") > 0 {
 		return 1
 	}

@@ -38,16 +38,29 @@ type Parallel struct {
 	Offload   Boolean `yaml:"cpu_offload" default:"false" of:"fsdp" doc:"of fsdp: CPUOffloadPolicy; parameters, gradients and the optimizer are in host memory"`
 	Pin       Boolean `yaml:"pin_memory" default:"true" of:"fsdp" doc:"of fsdp: with cpu_offload, in page-locked memory"`
 
+	Version  Integer `yaml:"version" min:"1" max:"2" default:"2" of:"fsdp" doc:"of fsdp: 1: FullyShardedDataParallel, FSDP1, around modules and the model: the parameters of each are one flat parameter, which is divided. The keys below are of version 1"`
+	Strategy String  `yaml:"sharding_strategy" enum:"FULL_SHARD|SHARD_GRAD_OP|NO_SHARD|HYBRID_SHARD|_HYBRID_SHARD_ZERO2" default:"FULL_SHARD" of:"fsdp" doc:"of fsdp, version 1: what is divided, and when it is gathered; the hybrid strategies need replicate"`
+	Orig     Boolean `yaml:"use_orig_params" default:"false" of:"fsdp" doc:"of fsdp, version 1: the optimizer steps views of the flat parameters, one for each parameter of the model"`
+	Forward  Boolean `yaml:"forward_prefetch" default:"false" of:"fsdp" doc:"of fsdp, version 1: the parameters of the next module are gathered before a module runs"`
+	Backward String  `yaml:"backward_prefetch" enum:"BACKWARD_PRE|BACKWARD_POST|NO_PREFETCH" default:"BACKWARD_PRE" of:"fsdp" doc:"of fsdp, version 1: when in the backward pass the parameters of the next module are gathered"`
+	Buffer   String  `yaml:"buffer_dtype" of:"fsdp" doc:"of fsdp, version 1: type to which buffers of floating-point numbers are converted"`
+	CastRoot Boolean `yaml:"cast_root_forward_inputs" default:"true" of:"fsdp" doc:"of fsdp, version 1: arguments of the model are converted to param_dtype; cast_forward_inputs, those of all modules, is false by default"`
+
 	ZeRO   Integer `yaml:"zero" min:"1" of:"ddp" doc:"of ddp: 1, the stage of ZeRO: each process steps some of the parameters and has their optimizer state alone (torch.distributed.optim.ZeroRedundancyOptimizer)"`
 	Bucket Boolean `yaml:"parameters_as_bucket_view" default:"false" of:"ddp" doc:"of zero: the parameters that a process steps are views of one tensor"`
 
 	DeepSpeed *Value  `yaml:"deepspeed" doc:"processes, one on each GPU, with DeepSpeed's engine around the model; anything but a number is" later:"DeepSpeed" modelled:"ranks"`
 	Config    *Value  `yaml:"config" of:"deepspeed" doc:"of deepspeed: its configuration, a mapping with the keys of its JSON, or the path of the file"`
-	Rank      Integer `yaml:"rank" min:"0" max:"131071" default:"0" of:"deepspeed" doc:"of deepspeed: the process that is planned; its part of the parameters, and of their gradients, is not that of others"`
+	Rank      Integer `yaml:"rank" min:"0" max:"131071" default:"0" of:"deepspeed pp" doc:"of deepspeed: the process that is planned; its part of the parameters, and of their gradients, is not that of others. Of pp: the stage that is planned; without it all are, and the report is of the one that reserves most"`
 
 	TP   Integer `yaml:"tp" min:"2" max:"131072" doc:"processes, one on each GPU, over which the modules of plan are divided: tensor parallelism, torch.distributed.tensor.parallel.parallelize_module"`
 	Plan *Value  `yaml:"plan" of:"tp" doc:"of tp: paths or patterns of modules, such as layers.*.up, with the style of each: colwise, rowwise, sequence, prepare_input or prepare_output, or a mapping of one to its arguments"`
 	Loss Boolean `yaml:"loss_parallel" default:"false" of:"tp" doc:"of tp: steps run in torch.distributed.tensor.parallel.loss_parallel: cross_entropy of a DTensor that is divided among the classes"`
+
+	PP           Integer  `yaml:"pp" min:"2" max:"131072" doc:"processes, one on each GPU, each with a stage of the model: pipeline parallelism, torch.distributed.pipelining with PipelineStage"`
+	Split        []String `yaml:"split" of:"pp" doc:"of pp: paths of modules that forward calls; the model is cut before the call of each, into as many stages as there are processes, or a multiple of it"`
+	Schedule     String   `yaml:"schedule" enum:"gpipe|1f1b|interleaved_1f1b|looped_bfs" words:"ScheduleGPipe: gpipe|GPipe: gpipe|Schedule1F1B: 1f1b|1F1B: 1f1b|ScheduleInterleaved1F1B: interleaved_1f1b|Interleaved1F1B: interleaved_1f1b|ScheduleLoopedBFS: looped_bfs|LoopedBFS: looped_bfs" default:"1f1b" of:"pp" doc:"of pp: the order of forward and backward passes: ScheduleGPipe, Schedule1F1B or, with several stages for each process, ScheduleInterleaved1F1B or ScheduleLoopedBFS"`
+	Microbatches Integer  `yaml:"microbatches" min:"1" max:"65536" of:"pp" doc:"of pp: into how many parts schedule.step divides a batch"`
 
 	Tensor   Integer `yaml:"tensor" min:"1" doc:"tensor-parallel ranks" later:"tensor parallelism" modelled:"1"`
 	Pipeline Integer `yaml:"pipeline" min:"1" doc:"pipeline stages" later:"pipeline parallelism" modelled:"1"`
@@ -96,6 +109,18 @@ func (p *Parallel) IsDeepSpeed() bool {
 // AsAccelerate reports whether FSDP2 is that of accelerate.
 func (p *Parallel) AsAccelerate() bool { return p != nil && p.FSDP.Set && p.Ends.V }
 
+// FSDP1 reports whether FullyShardedDataParallel divides the model.
+func (p *Parallel) FSDP1() bool { return p != nil && p.FSDP.Set && p.Version.V == 1 }
+
+// CastsInputs reports whether FSDP converts what goes into modules that are sharded, and what
+// goes into the model.
+func (p *Parallel) CastsInputs() (modules, root bool) {
+	if p.FSDP1() {
+		return p.Cast.Set && p.Cast.V, p.CastRoot.V || p.Cast.Set && p.Cast.V
+	}
+	return p.Cast.V, p.Cast.V
+}
+
 // DeepSpeedRanks is the number of processes with DeepSpeed's engine, 0 if there is none.
 func (p *Parallel) DeepSpeedRanks() int64 {
 	if p == nil || p.DeepSpeed == nil || p.DeepSpeed.Kind != Int {
@@ -109,7 +134,7 @@ const keyRanks = "ranks"
 
 // spreads are the keys that spread a job over GPUs, each also a section of its own:
 // ddp: {ranks: 8, bucket_cap_mb: 50} is parallel: {ddp: 8, bucket_cap_mb: 50}.
-var spreads = []string{"ddp", "fsdp", "deepspeed", "tp"}
+var spreads = []string{"ddp", "fsdp", "deepspeed", "tp", "pp"}
 
 // Spreads lists those keys.
 func Spreads() []string { return slices.Clone(spreads) }

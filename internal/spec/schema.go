@@ -170,6 +170,8 @@ func (b *schemaBuilder) field(f reflect.StructField) object {
 		return argumentsOf(trainer.Lightning)
 	case f.Type == reflect.TypeFor[*TorchtitanArguments]():
 		return argumentsOf(trainer.Torchtitan)
+	case f.Type == reflect.TypeFor[*MegatronArguments]():
+		return argumentsOf(trainer.Megatron)
 	case f.Type == reflect.TypeFor[*LitGPTArguments]():
 		return anyOf(trainer.LitGPTTables()...)
 	case t.Kind() == reflect.Pointer:

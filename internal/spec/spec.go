@@ -70,7 +70,7 @@ type Spec struct {
 
 	// Parse moves these into parallel.
 	DDP  *Value `yaml:"ddp" spread:"ddp" doc:"DistributedDataParallel: {ranks: 8}, with the keys of parallel that are of ddp"`
-	FSDP *Value `yaml:"fsdp" spread:"fsdp" doc:"FSDP2: {ranks: 8}, with the keys of parallel that are of fsdp"`
+	FSDP *Value `yaml:"fsdp" spread:"fsdp" doc:"FSDP2, or FSDP1 with version: 1: {ranks: 8}, with the keys of parallel that are of fsdp"`
 
 	DeepSpeed *Value `yaml:"deepspeed" spread:"deepspeed" doc:"DeepSpeed's engine: {ranks: 8, config: {zero_optimization: {stage: 2}}}, with the keys of parallel that are of deepspeed"`
 

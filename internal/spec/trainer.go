@@ -26,6 +26,8 @@ type Trainer struct {
 
 	Torchtitan *TorchtitanArguments `yaml:"torchtitan" doc:"torchtitan's train.py: the keys of its configuration files; parallel: {fsdp: N} says on how many GPUs"`
 
+	Megatron *MegatronArguments `yaml:"megatron" doc:"pretrain_gpt.py of Megatron-LM: its arguments, by their names with underscores; world_size is the number of GPUs"`
+
 	KTO    *Value `yaml:"kto" doc:"trl.KTOTrainer: refused"`
 	RLOO   *Value `yaml:"rloo" doc:"trl.RLOOTrainer: refused"`
 	Reward *Value `yaml:"reward" doc:"trl.RewardTrainer: refused"`
@@ -97,6 +99,9 @@ func (t *Trainer) given() (keys []string, args []*Arguments) {
 	if t.Torchtitan != nil {
 		add("torchtitan", &t.Torchtitan.Arguments)
 	}
+	if t.Megatron != nil {
+		add("megatron", &t.Megatron.Arguments)
+	}
 	return keys, args
 }
 
@@ -119,6 +124,8 @@ func (t *Trainer) OwnParams(preset string) map[string]any {
 		return t.LitGPTParams()
 	case TorchtitanPreset:
 		return t.TorchtitanParams()
+	case MegatronPreset:
+		return t.MegatronParams()
 	}
 	return nil
 }
@@ -202,6 +209,8 @@ func (s *Spec) trainer(d *decoder) {
 		s.lightning(a)
 	case t.Torchtitan != nil:
 		s.torchtitan(d, a)
+	case t.Megatron != nil:
+		s.megatron(a)
 	default:
 		s.transformers(d, a)
 	}

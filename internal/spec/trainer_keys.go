@@ -32,6 +32,7 @@ func (s *Spec) TrainerSettings(keys ...Setting) ([]Setting, bool) {
 var globalBatches = map[string]struct{ micro, global string }{
 	"litgpt":     {"train.micro_batch_size", "train.global_batch_size"},
 	"torchtitan": {"training.local_batch_size", "training.global_batch_size"},
+	"megatron":   {"micro_batch_size", "global_batch_size"},
 }
 
 // globalBatch writes a size of a batch and how many are accumulated as arguments of such a
@@ -51,6 +52,9 @@ func (s *Spec) globalBatch(keys []Setting) []Setting {
 	ranks := int64(1)
 	if s.Parallel != nil && s.Parallel.FSDP.Set {
 		ranks = s.Parallel.FSDP.V
+	}
+	if s.Trainer.Megatron != nil {
+		ranks = s.Trainer.MegatronBuffers().Ranks
 	}
 	at := "trainer." + s.Trainer.Key() + "."
 	keys[size].Path = at + of.micro
@@ -82,7 +86,7 @@ func trainerSettings(root *Value, path, value string) ([]Setting, bool) {
 		return ss, true
 	}
 	value = strings.Trim(value, `"'`)
-	if own := map[string]func(root, given *Value, key, value string) ([]Setting, bool){"litgpt": litgptSettings, "torchtitan": torchtitanSettings}[of]; own != nil {
+	if own := map[string]func(root, given *Value, key, value string) ([]Setting, bool){"litgpt": litgptSettings, "torchtitan": torchtitanSettings, "megatron": megatronSettings}[of]; own != nil {
 		ss, ok := own(root, given, key, value)
 		if !ok {
 			return nil, false
@@ -228,6 +232,10 @@ func (s *Spec) trainerPath(path string) string {
 		return "trainer." + s.Trainer.Key() + ".bf16"
 	case path == "train.precision" && s.Trainer.Torchtitan != nil:
 		return "trainer.torchtitan.training.mixed_precision_param"
+	case path == "train.precision" && s.Trainer.Megatron != nil:
+		return "trainer.megatron.bf16"
+	case path == "train.optimizer" && s.Trainer.Megatron != nil:
+		return "trainer.megatron.optimizer"
 	case path == "train.optimizer" && s.Trainer.Torchtitan != nil:
 		return "trainer.torchtitan.optimizer.name"
 	case path == "train.precision":

@@ -4,7 +4,9 @@ Collectives are done at once with what this process has, so that a job for many
 GPUs runs on one and allocates what each of its processes does; what NCCL itself
 would take is missing, and the numbers mean nothing.
 """
+import io
 import os
+import pickle
 import re
 
 import torch
@@ -37,6 +39,22 @@ class StandIn(dist.ProcessGroup):
     @property
     def group_name(self):
         return self.pg_name
+
+    incoming = []  # what the next calls of recv fill in; without it, buffers stay as they are
+
+    def _start_coalescing(self, device):
+        pass
+
+    def _end_coalescing(self, device):
+        return done([])
+
+    def send(self, tensors, dst, tag):
+        return done([])
+
+    def recv(self, tensors, src, tag):
+        if self.incoming:
+            tensors[0].copy_(self.incoming.pop(0))
+        return done(tensors)
 
     def barrier(self, opts=None):
         return done([])
@@ -85,6 +103,9 @@ class StandIn(dist.ProcessGroup):
         output.detach().view(-1).copy_(whole.reshape(-1).chunk(self.ranks)[self.rank()])
         return done([output])
 
+    all_gather_single = _allgather_base  # as PyTorch 2.14 calls them
+    reduce_scatter_single = _reduce_scatter_base
+
 
 def ranks(script):
     """How many processes a script of memplan export torch is for; 0: it is for one GPU."""
@@ -98,8 +119,46 @@ def planned(script):
     return int(m[1]) if m else 0
 
 
-def install(ranks, rank=0):
-    """Makes init_process_group(...) that of one of so many processes."""
+def received(script, rank):
+    """What such a script says that the stages of a process of a pipeline receive, as tensors on the meta device."""
+    out = []
+    for m in re.finditer(r"# Stage ([0-9]+) receives (.*)", script):
+        if int(m[1]) % ranks(script) == rank:
+            with torch.device("meta"):
+                out.append(eval(f"({m[2]},)", {"torch": torch}))
+    return out
+
+
+def receiving(objects):
+    """Makes recv_object_list(...) receive objects, one after the other, with the tensors that it makes on the way."""
+    receive, objects = dist.recv_object_list, iter(objects)
+
+    def recv_object_list(*args, **kw):
+        text, sent = io.BytesIO(), next(objects)
+        pickle.Pickler(text).dump(sent)
+        data = torch.frombuffer(bytearray(text.getvalue()), dtype=torch.uint8)
+        StandIn.incoming = [torch.tensor([data.numel()]), data]
+        add, c10d = torch.sum, dist.distributed_c10d
+        load = c10d._tensor_to_object
+
+        def total(sizes):  # where no kernel computes it
+            out = add(sizes)
+            out.copy_(torch.tensor(data.numel()))
+            return out
+
+        torch.sum, c10d._tensor_to_object = total, lambda *args: sent
+        try:
+            return receive(*args, **kw)
+        finally:
+            torch.sum, c10d._tensor_to_object = add, load
+
+    dist.recv_object_list = recv_object_list
+
+
+def install(ranks, rank=0, sent=()):
+    """Makes init_process_group(...) that of one of so many processes, to which the one before sends objects."""
+    if sent:
+        receiving(sent)
     os.environ.update(RANK=str(rank), LOCAL_RANK="0", WORLD_SIZE=str(ranks))
     dist.Backend.register_backend("standin", lambda store, rank, size, timeout: StandIn(rank, size), devices=["cuda", "cpu"])
     init = dist.init_process_group

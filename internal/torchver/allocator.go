@@ -62,9 +62,9 @@ var allocatorOptions = []allocatorOption{
 	option("pinned_max_round_threshold_mb", Version{2, 12}, "PR 171662"),
 	option("pinned_max_cached_size_mb", Version{2, 12}, "PR 171662"),
 	option("throw_on_cudamalloc_oom", Version{2, 12}, "PR 179473"),
+	option("pinned_free_catch_all", Version{2, 14}, "c10/cuda/CUDAAllocatorConfig.h of 2.14.1; a release after 2.9 may have it already"),
 	option("expandable_segments_reserve", Version{2, 15}, "PR 192269"),
 	option("expandable_segments_reserve_by_class", Version{2, 15}, "PR 192269"),
-	option("pinned_free_catch_all", Version{2, 15}, "CUDAAllocatorConfig.cpp of mid-2026"),
 }
 
 // AllocatorOptionSince returns the first release that has the named option of

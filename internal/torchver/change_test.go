@@ -66,7 +66,7 @@ func TestHas(t *testing.T) {
 }
 
 // docText is docs/releases.md.
-func docText() []byte {
+func docText(t *testing.T) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `# Releases of PyTorch
 
@@ -101,13 +101,13 @@ from the rows. %v is not released; its rows are of the main branch.
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("## What was read\n\n" + strings.TrimSpace(readText) + "\n")
+	b.WriteString("## What was read\n\n" + strings.TrimSpace(readText) + "\n\n" + comparedText(t))
 	return b.Bytes()
 }
 
 func TestDoc(t *testing.T) {
 	const path = "../../docs/releases.md"
-	want := docText()
+	want := docText(t)
 	if *update {
 		if err := os.WriteFile(path, want, 0o644); err != nil {
 			t.Fatal(err)

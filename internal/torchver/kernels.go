@@ -71,4 +71,9 @@ var (
 		What:   "Flash attention keeps the state of its random numbers in two tensors on the GPU; before, they were in host memory.",
 		Source: `PR 146372 (February 2025): the note "BC breaking change to flash seed/offset" in flash_api.cpp`, Held: "internal/estimate TestFlashState",
 	})
+	_ = change(Change{
+		Since: Version{2, 13}, Area: kernels,
+		What:   "`lp_pool` with an infinite `norm_type` is `max_pool` of absolute values; before, it went through powers and means, as with others.",
+		Source: "PR 183997 (May 2026); torch/nn/functional.py of 2.14.1", Left: "No spec can say infinity.",
+	})
 )

@@ -26,12 +26,16 @@ By release:
 - 2.10, 2.11: pull requests, and CublasHandlePool.cpp of 2.11.
 - 2.12.1: the Python and the headers of Ubuntu 26.10's packages: ` + "`torch/distributed/fsdp/_fully_shard`" + ` side by side with 2.9.1 and 2.14.1, and ` + "`_fused_rms_norm`" + ` in derivatives.yaml. Its C++ could not be had.
 - 2.13: pull requests.
-- 2.14.1: the Python of Debian's build, as above, and what that build does with fake tensors. Its C++ files were read one by one, as the sources name them, and not whole.
+- 2.14.1: the Python and the headers of Debian's build, side by side with 2.6.0 (the files are listed below), and what that build does with fake tensors. Of its
+  .cpp and .cu files only those were read that the sources name, one by one: the source package is no longer to be had.
 - 2.15: CublasHandlePool.cpp, CUDAAllocatorConfig.cpp and CUDACachingAllocator.cpp of the main branch of mid-2026.
 
 Seen and not followed: group_norm_kernel.cu of the main branch of August 2026 keeps float32 copies of mean and rstd of half-precision images for a moment, a few KiB; since which release is not known.
 
-Not read: DistributedDataParallel's reducer in C++ after 2.6, ` + "`torch/distributed/checkpoint`" + `, ` + "`aten/src/ATen/native/cudnn`" + ` but what rows name, TensorAdvancedIndexing.cpp, TensorConversions.cpp, TensorShape.cpp
+Recorded on 2.14 are programs on one GPU and such of ` + "`parallelize_module`" + `. DistributedDataParallel and FSDP2 do not run on a build for CPUs, whose reducer has no timer for GPUs and
+whose storages on them are not resized: what is known of them after 2.6 is their Python and reducer.hpp.
+
+Not read: reducer.cpp of DistributedDataParallel after 2.6, ` + "`torch/distributed/checkpoint`" + `, ` + "`aten/src/ATen/native/cudnn`" + ` but what rows name, TensorAdvancedIndexing.cpp, TensorConversions.cpp, TensorShape.cpp
 and TensorFactories.cpp after 2.6. A change that came and went between 2.9.1 and 2.14 is a row only where a pull request or an issue told of it.
 CUB's scratch is that of the CUDA which 2.6 was recorded with; wheels of later releases have later ones.
 `

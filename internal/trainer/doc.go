@@ -122,6 +122,8 @@ func Named(key string) *Table {
 		return Lightning
 	case "torchtitan":
 		return Torchtitan
+	case "megatron":
+		return Megatron
 	case "litgpt":
 		return LitGPT(LitGPTCommands[0])
 	}

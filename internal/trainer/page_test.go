@@ -10,7 +10,7 @@ import (
 
 var update = flag.Bool("update", false, "write the lists of docs/trainer.md")
 
-var tables = append([]*Table{HF, SFT, DPO, GRPO, Lightning, Torchtitan}, LitGPTTables()...)
+var tables = append([]*Table{HF, SFT, DPO, GRPO, Lightning, Torchtitan, Megatron}, LitGPTTables()...)
 
 // The page lists what the tables have.
 func TestPage(t *testing.T) {

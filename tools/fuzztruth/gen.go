@@ -21,6 +21,7 @@ type generator struct {
 	scaled bool // may use GradScaler
 	images bool // inputs are images
 
+	offload    float64 // share of FSDP1 with parameters in host memory
 	checkpoint float64 // share of blocks that are checkpointed
 	breadth    float64 // share of the less common operators
 }

@@ -17,7 +17,11 @@ import (
 // with groups, for example) stays a program without.
 func adapted(g *generator, seed uint64) (text, arch string) {
 	text, arch = g.spec(seed)
-	r := rand.New(rand.NewPCG(seed, 0x6164617074))
+	return changed(text, arch, rand.New(rand.NewPCG(seed, 0x6164617074)))
+}
+
+// changed changes the model of a program.
+func changed(text, arch string, r *rand.Rand) (string, string) {
 	job := built(text, arch)
 	if job == nil || job.Inference != "" {
 		return text, arch

@@ -63,9 +63,14 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"options":    options,
 	"ddp":        replicated,
 	"fsdp":       sharded,
+	"fsdp1":      flattened,
+	"fsdp1_host": flattenedOnHost,
+	"fsdp1_lora": flattenedAdapted,
+	"fsdp_lora":  shardedAdapted,
 	"deepspeed":  engined,
 	"zero3":      divided,
 	"tp":         tensorParallel,
+	"pp":         pipelined,
 	"allocator":  configured,
 	"operators":  rareOperator,
 	"carried":    (*generator).carriedJob,
@@ -341,8 +346,11 @@ func (j *job) write(c *accuracy.FuzzCase, path string) (allocConf string, err er
 }
 
 func export(c *accuracy.FuzzCase, path string) (allocConf string, err error) {
-	s, g, _, err := build(c)
+	s, g, env, err := build(c)
 	if err != nil {
+		return "", err
+	}
+	if err := engine.InferStages(g.Job, env); err != nil {
 		return "", err
 	}
 	f, err := os.Create(path)

@@ -139,7 +139,8 @@ def execute(name):
     if '"stage": 3' in text:
         divided_parameters()
     if standin.ranks(text):
-        standin.install(standin.ranks(text), standin.planned(text))
+        rank = standin.planned(text)
+        standin.install(standin.ranks(text), rank, standin.received(text, rank))
     exec(compile(text, name, "exec"), {"__name__": "__main__"})
 
 
@@ -189,7 +190,7 @@ def write(name, run):
     try:
         result = run(name)
     except BaseException as e:
-        result = {"error": str(e).splitlines()[0] if str(e) else repr(e), "trace": traceback.format_exc()}
+        result = {"error": str(e).strip().splitlines()[0] if str(e).strip() else repr(e), "trace": traceback.format_exc()}
     with open(name + ".json", "w") as f:
         json.dump(result, f, separators=(",", ":"))
 

@@ -80,6 +80,56 @@ func (w *writer) amd64(k kernel, letter string, width int) {
 	w.line("RET")
 }
 
+// turn writes a function that packs rows of float32, whose numbers lie side by side,
+// as a part of a panel: for each column the numbers of the rows (8, or 6 of a panel
+// that has no more) side by side. Four columns are transposed at a time, rows from
+// the fifth on in the upper halves of the vectors.
+func (w *writer) turn(name string, rows int) {
+	fmt.Fprintf(w, "\n// func %s(columns int, from *float32, row int, to *float32, width int)\n", name)
+	fmt.Fprintf(w, "TEXT ·%s(SB), NOSPLIT, $0-40\n", name)
+	w.line("MOVQ columns+0(FP), CX")
+	w.line("MOVQ from+8(FP), SI")
+	w.line("MOVQ row+16(FP), DX")
+	w.line("MOVQ to+24(FP), DI")
+	w.line("MOVQ width+32(FP), BX")
+	w.line("SHLQ $2, DX")
+	w.line("SHLQ $2, BX")
+	w.line("LEAQ (DX)(DX*2), R8")  // three rows
+	w.line("LEAQ (SI)(DX*4), R9")  // the fifth row
+	w.line("LEAQ (BX)(BX*2), R10") // three columns of the panel
+	fmt.Fprintf(w, "\nloop:\n")
+	for i, at := range []string{"", "(DX*1)", "(DX*2)", "(R8*1)"} {
+		w.line("VMOVUPS (SI)%s, X%d", at, i)
+		if i+4 < rows {
+			w.line("VINSERTF128 $1, (R9)%s, Y%d, Y%[2]d", at, i)
+		}
+	}
+	// Pairs of rows, then all four: a column in each half.
+	w.line("VUNPCKLPS Y1, Y0, Y4")
+	w.line("VUNPCKHPS Y1, Y0, Y5")
+	w.line("VUNPCKLPS Y3, Y2, Y6")
+	w.line("VUNPCKHPS Y3, Y2, Y7")
+	for j := range 4 {
+		w.line("VSHUFPS $%#x, Y%d, Y%d, Y%d", 0x44+j%2*0xaa, 6+j/2, 4+j/2, j)
+	}
+	for j, at := range []string{"", "(BX*1)", "(BX*2)", "(R10*1)"} {
+		if rows == 8 {
+			w.line("VMOVUPS Y%d, (DI)%s", j, at)
+			continue
+		}
+		w.line("VMOVUPS X%d, (DI)%s", j, at)
+		w.line("VEXTRACTF128 $1, Y%d, X4", j)
+		w.line("VMOVLPS X4, 16(DI)%s", at)
+	}
+	w.line("ADDQ $16, SI")
+	w.line("ADDQ $16, R9")
+	w.line("LEAQ (DI)(BX*4), DI")
+	w.line("SUBQ $4, CX")
+	w.line("JNZ loop")
+	w.line("VZEROUPPER")
+	w.line("RET")
+}
+
 // arm64 writes a kernel for vectors of 16 bytes. The assembler lacks arithmetic
 // on vectors of floating numbers; they are written as words.
 func (w *writer) arm64(k kernel) {
@@ -158,6 +208,8 @@ func main() {
 	amd.amd64(kernel{"double512", 8, 12, 2}, "Z", 64)
 	amd.amd64(kernel{"single256", 4, 6, 2}, "Y", 32)
 	amd.amd64(kernel{"double256", 8, 6, 2}, "Y", 32)
+	amd.turn("turn8", 8)
+	amd.turn("turn6", 6)
 	arm.arm64(kernel{"single128", 4, 8, 2})
 	arm.arm64(kernel{"double128", 8, 8, 2})
 	amd.save("kernel_amd64.s")

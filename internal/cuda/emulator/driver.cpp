@@ -182,12 +182,15 @@ CUresult cuModuleLoadDataEx(CUmodule *m, const void *ptx, unsigned n, CUjit_opti
 			if (options[i] == CU_JIT_ERROR_LOG_BUFFER) strcpy((char *)values[i], "ptxas fatal : Missing .version directive\n");
 		return CUDA_ERROR_INVALID_PTX;
 	}
-	*m = (CUmodule)1;
+	*m = (CUmodule)strdup((const char *)ptx);
 	return CUDA_SUCCESS;
 }
-CUresult cuModuleUnload(CUmodule) { CALL_IN_CONTEXT; return CUDA_SUCCESS; }
-CUresult cuModuleGetFunction(CUfunction *f, CUmodule, const char *name) {
+CUresult cuModuleUnload(CUmodule m) { CALL_IN_CONTEXT; free(m); return CUDA_SUCCESS; }
+CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name) {
 	CALL_IN_CONTEXT;
+	char entry[256];
+	snprintf(entry, sizeof entry, ".entry %s(", name);
+	if (strstr((const char *)m, entry) == nullptr) return CUDA_ERROR_NOT_FOUND;
 	for (const Entry &e : entries)
 		if (!strcmp(e.name, name)) {
 			*f = (CUfunction)&e;

@@ -158,7 +158,7 @@ func (g *graphTask) enter(n *Node) {
 // (Engine::evaluate_function and call_function in torch/csrc/autograd/engine.cpp).
 func (p *Player) evaluate(g *graphTask, n *Node) {
 	outer := p.Push()
-	p.Layer, p.Op, p.at = n.layer, n.op, n.at
+	p.Layer, p.Op, p.at, p.stream = n.layer, n.op, n.at, n.stream
 	if n.done && !g.keep && len(n.saved) > 0 {
 		p.failAt(outer.at, "backward through the graph a second time: its saved tensors were released (retain_graph keeps them; detach cuts off what one step hands to the next)")
 	}
@@ -382,6 +382,8 @@ func (p *Player) accumulate(e edge, t *op.Tensor) *op.Tensor {
 	}
 	old := Of(*sum)
 	p.Op = p.names.op("add")
+	outer := p.Push()
+	p.stream = e.fn.stream
 	wrapped := old.Wrapped || Of(t).Wrapped || e.fn.leaf != nil && e.fn.leaf.Wrapped || e.fn.wraps
 	if !wrapped && !p.env.GradMode && old.refs == 1 && old.st.refs == 1 && old.IsDense() {
 		p.Drop(p.Do1(aten.AddInPlace, &aten.AddArgs{}, *sum, t))
@@ -389,6 +391,7 @@ func (p *Player) accumulate(e edge, t *op.Tensor) *op.Tensor {
 		*sum = p.Do1(aten.Add, &aten.AddArgs{}, *sum, t)
 		p.Drop(&old.Tensor)
 	}
+	p.Pop(outer)
 	return t
 }
 

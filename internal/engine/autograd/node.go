@@ -25,6 +25,7 @@ type Node struct {
 	slices *copySlices // of an in-place operation on a view
 	custom Function    // of a function that has its own way with what it saved
 	train  bool        // the operator ran in training mode
+	stream int16       // on which it ran, and its derivative does
 	done   bool        // saved tensors were released
 	wraps  bool        // its results are instances of a subclass of Tensor: none of their gradients is added to in place
 	before []func()    // Tensor.register_hook on its results
@@ -70,7 +71,7 @@ func (p *Player) newNode(row *op.Op, args any, name int32, seq uint64) *Node {
 	p.Meter.Work(nodeWork)
 	n := p.nodes.Get(p.Meter)
 	n.row, n.args, n.op, n.layer, n.at, n.seq = row, args, name, p.Layer, p.at, seq
-	n.train = p.Env().Training
+	n.train, n.stream = p.Env().Training, p.stream
 	return n
 }
 
@@ -194,3 +195,16 @@ const (
 	opWork   = 5
 	nodeWork = 10
 )
+
+// DetachInPlace is Tensor.detach_: t has no gradient function any more.
+func (p *Player) DetachInPlace(t *op.Tensor) {
+	o := Of(t)
+	if o.base != nil {
+		p.Fail("PyTorch refuses this: can't detach views in-place; the last stage of a pipeline returns a view, such as what view, transpose or Linear with a bias of an input of 3 dimensions give")
+	}
+	fn := o.fn
+	o.fn, o.nr, o.Requires = nil, 0, false
+	if fn != nil {
+		p.dropNode(fn)
+	}
+}

@@ -51,7 +51,7 @@ func (p *Player) derivative(r *op.Op, statements bool, run func()) {
 	}
 	first, asked := len(p.tr.Events), p.asked
 	run()
-	if p.env.Pretended && !statements && p.asked == asked {
+	if p.env.Pretended && !statements && !r.Steps && p.asked == asked {
 		p.unseen(first)
 	}
 }

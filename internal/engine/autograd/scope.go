@@ -43,7 +43,8 @@ const (
 	GatherStream                  // of FSDP's collectives (FSDPCommContext)
 	ReduceStream
 	ReplicateStream
-	AwayStream // of OffloadActivations
+	ConvertStream // of what FSDP1 does before it gathers (_pre_unshard_stream)
+	AwayStream    // of OffloadActivations
 )
 
 // Push begins a scope that is as the one around it, and returns that one.

@@ -189,8 +189,12 @@ func stateOf(m *python.Module) *shardState {
 	return nil
 }
 
-// SetSync is set_requires_gradient_sync of a model, which need not be sharded.
+// SetSync is set_requires_gradient_sync of a model, which need not be sharded, or no_sync of
+// FullyShardedDataParallel.
 func SetSync(m *python.Module, sync bool) {
+	if s, is := m.Hooks.(*flatState); is {
+		s.local = !sync
+	}
 	if s := stateOf(m); s != nil {
 		s.local = !sync
 	}

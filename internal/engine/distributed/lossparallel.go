@@ -14,6 +14,7 @@ import (
 // lossRows are the rows that run in the place of others for DTensors.
 func lossRows(p *python.Interp, fakes *op.Op) map[*op.Op]*op.Op {
 	soft, nll := *aten.InnerLogSoftmax, *aten.NLLLossForward
+	soft.Steps, nll.Steps = true, true
 	soft.Run = func(c *op.Call) { below(p, func() { logSoftmax(c) }) }
 	soft.Grad = func(b *op.Back) { // the next function did what there is to do
 		b.Set(0, b.Do1(aten.To, &aten.ToCopyArgs{DType: b.InM[0].DType}, b.Grads[0]))

@@ -9,6 +9,7 @@ import (
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/tensor"
+	"github.com/memplan/memplan/internal/torchver"
 	"github.com/memplan/memplan/internal/trace"
 )
 
@@ -49,7 +50,7 @@ func Parallelize(p *python.Interp, root *python.Module, j *program.Parallel) {
 			p.Pop(outer)
 			continue
 		}
-		if !seeded && h.Name != program.Sequence { // distribute_tensor: the state of a generator goes to all ranks
+		if !seeded && h.Name != program.Sequence && !p.Env().Torch.Has(torchver.DTensorSeedsLate) { // the state of a generator goes to all ranks
 			p.Drop(p.New(tensor.Contiguous(tensor.D(seedBytes)), tensor.Uint8))
 			seeded = true
 		}
@@ -228,7 +229,7 @@ func (h *parallelized) passed(row *op.Op, args any, t *op.Tensor) *op.Tensor {
 // fromLocal is DTensor.from_local. Where each rank has a summand of the gradient
 // they are added.
 var fromLocal = &op.Op{
-	Name: "_FromTorchTensor", Node: "_FromTorchTensorBackward",
+	Name: "_FromTorchTensor", Node: "_FromTorchTensorBackward", Steps: true,
 	Grad: func(b *op.Back) {
 		at, g := b.Args.(*autograd.Spread), b.Grads[0]
 		if at.Summand && !at.Shard {
@@ -264,7 +265,7 @@ func (h *parallelized) redistributed(t *op.Tensor, a *redistribution) *op.Tensor
 
 // redistribute is Redistribute of torch/distributed/tensor/_redistribute.py.
 var redistribute = &op.Op{
-	Name: "Redistribute", Node: "RedistributeBackward",
+	Name: "Redistribute", Node: "RedistributeBackward", Steps: true,
 	Run: func(c *op.Call) {
 		a := c.Args.(*redistribution)
 		if m := a.h.mask; m != nil && a.partial {
@@ -335,6 +336,7 @@ func reduceScatter(c *op.Call, t *op.Tensor, dim int, ranks int64) *op.Tensor {
 // do, makes a fake tensor on it to infer a placement.
 func (h *parallelized) toCopy() *op.Op {
 	row := *aten.ToCopy
+	row.Steps = true
 	row.Run = func(c *op.Call) {
 		if c.Args.(*aten.ToCopyArgs).Device {
 			h.fakes(c)
@@ -351,7 +353,7 @@ func (h *parallelized) toCopy() *op.Op {
 // fakes is what happens before the first fake tensor is made on the device: a tensor of one
 // element is made (init_gpu_context in torch/_subclasses/fake_tensor.py).
 func (h *parallelized) fakes(c *op.Call) {
-	if !*h.started {
+	if !*h.started && !h.p.Env().Torch.Has(torchver.FakesStartNothing) {
 		*h.started = true
 		c.Drop(c.NewShape(tensor.Float32, 1))
 	}
@@ -361,6 +363,7 @@ func (h *parallelized) fakes(c *op.Call) {
 // columns are divided: the bias, which each rank has, becomes a summand.
 func biased(of *op.Op, i int) *op.Op {
 	row := *of
+	row.Steps = true
 	row.Run = func(c *op.Call) {
 		bias := c.In[i]
 		part := c.NewLike(bias)
@@ -376,6 +379,7 @@ func biased(of *op.Op, i int) *op.Op {
 // ranks have are masked (_MaskPartial), and the gradient has all rows.
 func (h *parallelized) embedding() *op.Op {
 	row := *aten.Embedding
+	row.Steps = true
 	row.Run = func(c *op.Call) {
 		indices := c.In[0]
 		bools := func() *op.Tensor { return c.New(indices.LikeDense(), tensor.Bool) }

@@ -35,7 +35,7 @@ func (p *Interp) invoke(c callee, args []Value) Value {
 	}
 	own := append(p.HoldAll(args), p.HoldAll(c.keywords)...)
 	if c.fn != nil {
-		return p.callFunction(c.self, c.fn, own)
+		return p.CallFunction(c.self, c.fn, own)
 	}
 	return p.CallModule(c.self, c.forward, own)
 }

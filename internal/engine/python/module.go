@@ -60,6 +60,7 @@ type Cell struct {
 	Gradient GradPlacement // of tensor parallelism
 
 	Divided bool       // t is this rank's part of it
+	Hidden  bool       // it is no parameter of its module any more, but a view of one (use_orig_params=False)
 	Whole   *op.Tensor // gathered from all ranks, until it is divided again
 }
 
@@ -132,7 +133,11 @@ func cells(c *program.Class, decls []program.Param, layer int32) []*Cell {
 // ParameterPath is the path of m's i-th parameter from root, a module that m is
 // in. One that is tied may have another name where it comes from.
 func (m *Module) ParameterPath(root *Module, i int) string {
-	return program.Join(m.pathFrom(root), m.Class.Params[i].Name)
+	name := m.Params[i].Decl.Name
+	if i < len(m.Class.Params) {
+		name = m.Class.Params[i].Name
+	}
+	return program.Join(m.pathFrom(root), name)
 }
 
 // pathFrom is the path of m from root, a module that m is in.
@@ -248,12 +253,47 @@ func Parameters(ms []*Module) []*Cell {
 // EachParameter calls f for each parameter of m and of the modules in it, the
 // i-th of the module that holds it; for one that several hold several times.
 func EachParameter(m *Module, f func(m *Module, i int)) {
-	for i := range m.Params {
-		f(m, i)
+	for i, c := range m.Params {
+		if !c.Hidden {
+			f(m, i)
+		}
 	}
 	for _, ch := range m.Registered {
 		EachParameter(ch, f)
 	}
+}
+
+// BreadthFirst lists m and the modules in it as a walk comes to them that takes all children of
+// a module before theirs; without those that are left out, and what is in them. A container on
+// the way to a child is a child itself.
+func (m *Module) BreadthFirst(without func(*Module) bool) []*Module {
+	type place struct {
+		m    *Module // nil: a container
+		kids []*Module
+		at   string // its path
+	}
+	out := []*Module{}
+	queue := []place{{m, m.Registered, m.path}}
+	for ; len(queue) > 0; queue = queue[1:] {
+		p := queue[0]
+		if p.m != nil {
+			out = append(out, p.m)
+		}
+		inside := map[string]int{} // containers, by their place in the queue
+		for _, ch := range p.kids {
+			name, _, deeper := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(ch.path, p.at), "."), ".")
+			switch i, seen := inside[name]; {
+			case deeper && seen:
+				queue[i].kids = append(queue[i].kids, ch)
+			case deeper:
+				inside[name] = len(queue)
+				queue = append(queue, place{nil, []*Module{ch}, program.Join(p.at, name)})
+			case !without(ch):
+				queue = append(queue, place{ch, ch.Registered, ch.path})
+			}
+		}
+	}
+	return out
 }
 
 // EachBuffer calls f for each buffer of m and of the modules in it.

@@ -136,7 +136,7 @@ func (p *Interp) attribute(c *Cell) *op.Tensor {
 	case c.Whole != nil:
 		return c.Whole
 	case c.Divided:
-		p.Fail("parameter %s is used while it is divided among processes, by a module that is not in the one that is sharded with it; PyTorch would mix a torch.Tensor and a DTensor", c.Decl.Name)
+		p.Fail("parameter %s is used while it is divided among processes, by a module that is not in the one that is sharded with it; PyTorch would compute with a part of it", c.Decl.Name)
 	case c.device != nil:
 		t = c.device
 	}

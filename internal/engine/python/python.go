@@ -391,7 +391,7 @@ func (p *Interp) Eval(fr *Frame, e *program.Expr) Value {
 			return p.callCheckpoint(fr, e, copied(args))
 		}
 		p.trail.pop(from)
-		return p.callFunction(fr.Self, e.Func, args)
+		return p.CallFunction(fr.Self, e.Func, args)
 	case program.CallGrad:
 		return p.autogradGrad(fr, e)
 	case program.CallModel:
@@ -521,8 +521,8 @@ func (m *Module) withoutAdapter() *Module {
 	return m
 }
 
-// callFunction calls a function, into whose locals the arguments move.
-func (p *Interp) callFunction(self *Module, fn *program.Func, args []Value) Value {
+// CallFunction calls a function, into whose locals the arguments move.
+func (p *Interp) CallFunction(self *Module, fn *program.Func, args []Value) Value {
 	fr := p.newFrame(self, fn)
 	copy(fr.Slots, args)
 	return p.call(fr)

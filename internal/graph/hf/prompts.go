@@ -60,7 +60,7 @@ func (h *model) prompts(s *spec.Spec) {
 	}
 	switch {
 	case h.Spec.PEFT.Prefix != nil && shape == nil:
-		h.fail(p.At, "peft: prefix tuning of a %s is not modelled; of llama and the types that have its layers or alike, gpt2, gpt_neox, opt, bert, t5 and bart it is", h.Type)
+		h.fail(p.At, "peft: prefix tuning of a %s is not modelled; of llama and the types that have its layers or alike, gpt2, gpt_neox, opt, phi, bert, roberta, electra, t5, umt5, bart, mbart, pegasus and marian it is", h.Type)
 	case path == "":
 		h.fail(p.At, "peft: virtual tokens in front of a %s are not modelled; in front of llama and the types derived from it, gpt2, opt and bert they are", h.Type)
 	}

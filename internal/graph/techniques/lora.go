@@ -23,7 +23,7 @@ const allLinear = "all-linear"
 
 // adapters wraps the layers that the section lora targets.
 func (j *Job) adapters(name string, m *program.Model, l *spec.LoRA) {
-	a := &program.Adapters{Bias: l.Bias.V, DType: j.Spec.Errs.DType(l.DType)}
+	a := &program.Adapters{Bias: l.Bias.V, DType: j.Spec.Errs.DType(l.DType), OnHost: j.sharded()}
 	if !a.DType.IsFloating() {
 		j.fail(l.DType.At, "adapters need a floating-point type, not %v", a.DType)
 	}
@@ -259,7 +259,7 @@ type adapter struct {
 
 // base calls the layer itself; its result has the given size.
 func (b *replacement) base(x value.Value, size ...int64) value.Value {
-	t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(append([]int64{b.batch}, size...)...)), DType: b.DType()}
+	t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(append([]int64{b.batch}, size...)...)), DType: b.Env.Computed(b.DType())}
 	return b.Let("result", value.Value{Expr: &program.Expr{Kind: program.CallMod, Child: 0, Args: []*program.Expr{x.Expr}}, Meta: value.Tensor(t)})
 }
 
@@ -293,7 +293,7 @@ func (b *adapter) linear(base *program.Class) {
 		result = b.Let("result", b.Do(aten.Clone, nil, result))
 	}
 	dtype := b.Let("dtype", b.Do(aten.DTypeOf, nil, result))
-	x = b.Let("x", b.Do(aten.ToTypeOf, &aten.ToTypeOfArgs{Plain: plain}, x, b.Own("lora_A.weight", b.DType(), []int64{b.r, in})))
+	x = b.Let("x", b.Do(aten.ToTypeOf, &aten.ToTypeOfArgs{Plain: plain}, x, b.Own("lora_A.weight", b.Env.Computed(b.DType()), []int64{b.r, in})))
 	if b.dora {
 		result = b.Let("result", b.doraLinear(base, x, result, drop, dropped, down, up))
 		b.Finish(b.Let("result", b.Do(aten.ToTypeOf, &aten.ToTypeOfArgs{Plain: plain}, result, dtype)))
@@ -364,7 +364,7 @@ func (b *adapter) conv(base *program.Class) {
 	up, _ := b.Child("lora_B", conv, map[string]any{"out_channels": size[0], "kernel_size": one, "bias": false}, image(b.r))
 	result := b.base(x, append([]int64{size[0]}, kernel...)...)
 	dtype := b.Let("dtype", b.Do(aten.DTypeOf, nil, result))
-	x = b.Let("x", b.Do(aten.ToTypeOf, nil, x, b.Own("lora_A.weight", b.DType(), append([]int64{b.r, size[1]}, kernel...))))
+	x = b.Let("x", b.Do(aten.ToTypeOf, nil, x, b.Own("lora_A.weight", b.Env.Computed(b.DType()), append([]int64{b.r, size[1]}, kernel...))))
 	y := b.CallChild(drop, dropped, x)
 	y = b.CallChild(down, []value.Value{image(b.r)}, y)
 	y = b.scaled(b.CallChild(up, []value.Value{image(size[0])}, y))

@@ -13,8 +13,8 @@ const (
 	firstBucket      = 1
 )
 
-// Parallel reads how the job is spread over GPUs, and refuses what does not go
-// with it.
+// Parallel reads how the job is spread over GPUs, but for the stages of a pipeline, and
+// refuses what does not go with it.
 func (j *Job) Parallel() {
 	s := j.Spec.Parallel
 	if s == nil {
@@ -87,6 +87,9 @@ func (j *Job) parallelKeys(s *spec.Parallel) {
 	if s.TP.Set && (s.DDP.Set || s.FSDP.Set || s.IsDeepSpeed()) {
 		j.fail(s.TP.At, "tp together with ddp, fsdp or deepspeed, on a mesh of two dimensions, is not modelled")
 	}
+	if s.PP.Set && (s.DDP.Set || s.FSDP.Set || s.TP.Set || s.IsDeepSpeed()) {
+		j.fail(s.PP.At, "pp together with ddp, fsdp, tp or deepspeed, on a mesh of two dimensions, is not modelled")
+	}
 	for _, k := range []struct {
 		key, of string
 		at      spec.Span
@@ -113,9 +116,19 @@ func (j *Job) parallelKeys(s *spec.Parallel) {
 		{"cast_forward_inputs", "fsdp", s.Cast.At, s.Cast.Set && !s.FSDP.Set},
 		{"cpu_offload", "fsdp", s.Offload.At, s.Offload.Set && !s.FSDP.Set},
 		{"pin_memory", "fsdp", s.Pin.At, s.Pin.Set && !s.FSDP.Set},
+		{"version", "fsdp", s.Version.At, s.Version.Set && !s.FSDP.Set},
+		{"sharding_strategy", "fsdp", s.Strategy.At, s.Strategy.Set && !s.FSDP.Set},
+		{"use_orig_params", "fsdp", s.Orig.At, s.Orig.Set && !s.FSDP.Set},
+		{"forward_prefetch", "fsdp", s.Forward.At, s.Forward.Set && !s.FSDP.Set},
+		{"backward_prefetch", "fsdp", s.Backward.At, s.Backward.Set && !s.FSDP.Set},
+		{"cast_root_forward_inputs", "fsdp", s.CastRoot.At, s.CastRoot.Set && !s.FSDP.Set},
+		{"buffer_dtype", "fsdp", s.Buffer.At, s.Buffer.Set && !s.FSDP.Set},
 		{"plan", "tp", spanOf(s.Plan), s.Plan != nil && !s.TP.Set},
 		{"loss_parallel", "tp", s.Loss.At, s.Loss.Set && !s.TP.Set},
-		{"rank", "deepspeed", s.Rank.At, s.Rank.Set && s.DeepSpeedRanks() == 0},
+		{"rank", "deepspeed or pp", s.Rank.At, s.Rank.Set && s.DeepSpeedRanks() == 0 && !s.PP.Set},
+		{"split", "pp", firstOf(s.Split), len(s.Split) > 0 && !s.PP.Set},
+		{"schedule", "pp", s.Schedule.At, s.Schedule.Set && !s.PP.Set},
+		{"microbatches", "pp", s.Microbatches.At, s.Microbatches.Set && !s.PP.Set},
 		{"no_sync", "ddp or fsdp", s.NoSync.At, s.NoSync.Set && !s.DDP.Set && !s.FSDP.Set},
 	} {
 		if k.wrong {
@@ -129,6 +142,13 @@ func firstAt(list spec.Units) spec.Span {
 		return spec.Span{}
 	}
 	return list[0].Modules[0].At
+}
+
+func firstOf(list []spec.String) spec.Span {
+	if len(list) == 0 {
+		return spec.Span{}
+	}
+	return list[0].At
 }
 
 func spanOf(v *spec.Value) spec.Span {

@@ -161,6 +161,9 @@ func (j *Job) dividedByLoad(m *Model) bool {
 	return j.Spec.Parallel.IsDeepSpeed() && j.DeepSpeed.Zero.Stage.V == 3 && m.Loaded != nil
 }
 
+// sharded reports whether fully_shard moves the model to the GPUs, with the adapters in it.
+func (j *Job) sharded() bool { return j.Spec.Parallel != nil && j.Spec.Parallel.FSDP.Set }
+
 // adapterType is the type that the weights of an adapter have at last: with
 // autocast_adapter_dtype no half precision, and what SFTTrainer makes of that, or DeepSpeed's
 // engine, which converts the model unless its parameters are divided.

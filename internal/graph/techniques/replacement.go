@@ -18,7 +18,7 @@ type replacement struct {
 // input is x, the argument of forward, with a size that its layers
 // can take.
 func (b *replacement) input(size ...int64) value.Value {
-	t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(append([]int64{b.batch}, size...)...)), DType: b.DType()}
+	t := &op.Tensor{Layout: tensor.Contiguous(tensor.D(append([]int64{b.batch}, size...)...)), DType: b.Env.Computed(b.DType())}
 	return value.Value{Expr: &program.Expr{Kind: program.Local, Slot: 0}, Meta: value.Tensor(t)}
 }
 

@@ -1,0 +1,57 @@
+package graph
+
+import (
+	"slices"
+
+	"github.com/memplan/memplan/internal/graph/techniques"
+	"github.com/memplan/memplan/internal/note"
+	"github.com/memplan/memplan/internal/program"
+	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/trainer"
+)
+
+// megatronLoop adds what the loop of Megatron is given in addition to its arguments, and
+// configures its DistributedDataParallel.
+func (el *building) megatronLoop(given map[string]any) {
+	t := el.spec.Trainer
+	if m := el.ms[0]; m.use.Preset.V != spec.MegatronPreset {
+		el.fail(m.at, "trainer: megatron trains its own model; write model: {preset: megatron}")
+	}
+	given["accumulation"] = el.spec.Train.GradAccumulation.V
+	given["has_mask"] = !t.Args().Bool("no_create_attention_mask_in_dataloader")
+	checks := t.Args().Value("no_check_for_nan_in_loss_and_grad") == nil && !t.Args().Bool("fp16") // which scales the loss
+	given["checks"] = checks
+	a := t.Args()
+	if name := "attention_backend"; a.Text("transformer_impl") == trainer.TransformerEngine && a.Text(name) == "auto" {
+		key := "trainer.megatron." + name
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: auto is planned as flash attention, or cuDNN's, which keep no scores; where Transformer Engine finds neither (deterministic_mode with older releases), it takes unfused", key).Of(key))
+	}
+	if a.Bool("deterministic_mode") {
+		const key = "trainer.megatron.deterministic_mode"
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: what sorts indices in the derivative of the loss, a few numbers for each token", key).Of(key))
+	}
+	b := t.MegatronBuffers()
+	m := &program.Megatron{World: b.Ranks * a.Int("tensor_model_parallel_size"), Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: checks, Bucket: b.Bucket, Align: b.Align, TE: b.TE, Scaler: t.Args().Bool("fp16")}
+	if t.Args().Bool("sequence_parallel") && t.Args().Int("tensor_model_parallel_size") > 1 {
+		m.Shared = sharedOfMegatron
+	}
+	el.job.Parallel.Megatron = m
+}
+
+// sharedOfMegatron are patterns of the parameters that every tensor-parallel process has and that
+// see a part of the sequence: norms, and biases of RowParallelLinear.
+var sharedOfMegatron = program.Patterns{"*norm.*", "*linear_proj_bias", "*linear_fc2_bias"}
+
+// undecayedOfMegatron are patterns of the parameters that Megatron gives no weight decay:
+// biases and what has one dimension (_get_param_groups in megatron/core/optimizer/__init__.py).
+var undecayedOfMegatron = program.Patterns{"*bias", "*norm.*"}
+
+// megatronGroups finds the patterns of the optimizer's group without weight decay.
+func (el *building) megatronGroups() {
+	c := el.spec.Train.Optimizer
+	for _, p := range undecayedOfMegatron {
+		if slices.ContainsFunc(el.job.Models[0].Root.ParamPaths(), program.Patterns{p}.Fits) {
+			c.Groups[0].Params = append(c.Groups[0].Params, spec.String{V: p, At: c.Name.At, Set: true})
+		}
+	}
+}

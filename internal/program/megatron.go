@@ -1,0 +1,21 @@
+package program
+
+import "github.com/memplan/memplan/internal/tensor"
+
+// Megatron is what Megatron-core's DistributedDataParallel around the model and the optimizer of its parameters
+// are configured with (megatron/core/distributed/distributed_data_parallel_config.py and
+// megatron/core/optimizer/optimizer_config.py). A process that is planned is the first.
+type Megatron struct {
+	World        int64        // processes, one on each GPU
+	Ranks        int64        // data-parallel processes
+	Grads        tensor.DType // of the buffer of gradients
+	Accumulation int64        // microbatches of a step
+	Distributed  bool         // the distributed optimizer
+	TE           bool         // layers are Transformer Engine's, which keep a workspace
+	Fused        bool         // kernels of Transformer Engine or Apex take all gradients at once
+	Checks       bool         // whether gradients are NaN
+	Scaler       bool         // the loss is scaled: DynamicGradScaler
+	Shared       Patterns     // parameters whose gradients tensor-parallel processes add up
+	Bucket       int64        // elements of a bucket of gradients; 0: there is one
+	Align        int64        // a bucket's elements are a multiple of it
+}

@@ -1,0 +1,263 @@
+package spec
+
+import (
+	"strconv"
+
+	"github.com/memplan/memplan/internal/trainer"
+)
+
+// MegatronPreset is the preset of Megatron's GPT.
+const MegatronPreset = "megatron"
+
+// MegatronArguments are the arguments of Megatron's pretrain_gpt.py.
+type MegatronArguments struct{ Arguments }
+
+func (a *MegatronArguments) unmarshal(d *decoder, v *Value) {
+	a.read(d, v, trainer.Megatron)
+	a.Release = ""
+}
+
+// gpt2Tokens is how many tokens GPT2BPETokenizer has, whose files vocab_file and merge_file
+// name.
+const gpt2Tokens = 50257
+
+// megatron gives the sections what the arguments of Megatron say.
+func (s *Spec) megatron(a *Arguments) {
+	s.keysOfOthers()
+	refuse := func(name, what string) { s.Errs.Addf(a.Span(name), "%s: %s is not modelled", name, what) }
+	for _, name := range []string{"pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size"} {
+		if n := a.Int(name); n > 1 {
+			s.Errs.Addf(a.Span(name), "%s: %d is not modelled; 1 is", name, n)
+		}
+	}
+	if a.Text("optimizer") != "adam" {
+		refuse("optimizer", a.Text("optimizer"))
+	}
+	if a.Bool("bf16") && a.Bool("fp16") {
+		s.Errs.Addf(a.Span("fp16"), "bf16 and fp16 exclude each other")
+	}
+	if given := s.root.Get("parallel"); given != nil {
+		s.Errs.Addf(given.Span, "with trainer: megatron, world_size and its other arguments say how a job is spread over GPUs, not parallel")
+		return
+	}
+	micro, tp, world := a.Int("micro_batch_size"), a.Int("tensor_model_parallel_size"), a.Int("world_size")
+	if !a.Has("world_size") {
+		world = tp
+	}
+	if world%tp != 0 {
+		s.Errs.Addf(a.Span("world_size"), "world_size, %d, must be a multiple of tensor_model_parallel_size, %d", world, tp)
+		return
+	}
+	ranks := world / tp
+	accumulation := int64(1)
+	if global := a.Int("global_batch_size"); global > 0 {
+		if accumulation = global / micro / ranks; accumulation < 1 || accumulation*micro*ranks != global {
+			s.Errs.Addf(a.Span("global_batch_size"), "global_batch_size, %d, must be a multiple of micro_batch_size (%d) times the data-parallel size (%d)", global, micro, ranks)
+			return
+		}
+	}
+	s.Train.BatchSize = a.integer("micro_batch_size")
+	s.Train.GradAccumulation = Integer{V: accumulation, At: a.Span("global_batch_size"), Set: a.Has("global_batch_size")}
+	s.Train.Deterministic = a.boolean("deterministic_mode")
+	s.Train.Precision = String{V: "fp32", At: a.At, Set: true}
+	switch {
+	case a.Bool("bf16"):
+		s.Train.Precision = String{V: "bf16", At: a.Span("bf16"), Set: true}
+	case a.Bool("fp16"):
+		s.Train.Precision = String{V: "fp16", At: a.Span("fp16"), Set: true}
+	}
+	s.Train.Optimizer = megatronOptimizer(a)
+	s.megatronRecompute(a)
+}
+
+// megatronOptimizer is the optimizer (megatron/core/optimizer/__init__.py): Adam with
+// decoupled weight decay, which biases and vectors do not have.
+func megatronOptimizer(a *Arguments) *Callee {
+	at := a.Span("optimizer")
+	args := mapping(pair("lr", float(max(a.Number("lr"), 0))), pair("betas", sequence(float(a.Number("adam_beta1")), float(a.Number("adam_beta2")))),
+		pair("eps", float(a.Number("adam_eps"))), pair("weight_decay", float(a.Number("weight_decay"))), pair("fused", boolean(a.fusedAdam())))
+	args.place(at)
+	return &Callee{Name: String{V: "AdamW", At: at, Set: true}, Arg: args, Groups: undecayed(at)}
+}
+
+// fusedAdam reports whether the optimizer is FusedAdam, which Transformer Engine and Apex
+// bring, and not torch.optim.AdamW.
+func (a *Arguments) fusedAdam() bool {
+	return a.Bool("apex") || a.Text("transformer_impl") == trainer.TransformerEngine
+}
+
+// megatronRecompute is activation checkpointing (TransformerBlock._checkpointed_forward).
+func (s *Spec) megatronRecompute(a *Arguments) {
+	const method, layers = "recompute_method", "recompute_num_layers"
+	if a.Text("recompute_granularity") != "full" {
+		return
+	}
+	at := a.Span("recompute_granularity")
+	n := a.Int(layers)
+	switch {
+	case a.Text(method) == "":
+		s.Errs.Addf(at, "recompute_granularity full needs recompute_method, uniform or block, Megatron says")
+	case n < 1:
+		s.Errs.Addf(at, "recompute_granularity full needs recompute_num_layers, Megatron says")
+	case a.Text(method) == "uniform" && n > 1:
+		s.Errs.Addf(a.Span(layers), "recompute_num_layers: %d layers in one checkpoint are not modelled; 1 is", n)
+	default:
+		c := &Checkpoint{At: at, Reentrant: Boolean{V: true, At: at, Set: true}}
+		for i := range min(n, a.Int("num_layers")) {
+			if a.Text(method) == "block" {
+				c.Modules = append(c.Modules, String{V: "layers." + strconv.FormatInt(i, 10), At: at, Set: true})
+			}
+		}
+		s.Train.Checkpoint = c
+	}
+}
+
+// MegatronParams are the params of Megatron's model that its arguments give; nil without
+// such a trainer.
+func (t *Trainer) MegatronParams() map[string]any {
+	if t == nil || t.Megatron == nil || t.Megatron.Table == nil {
+		return nil
+	}
+	a := &t.Megatron.Arguments
+	given := map[string]any{}
+	for _, name := range []string{"num_layers", "hidden_size", "num_attention_heads", "seq_length", "max_position_embeddings", "tensor_model_parallel_size"} {
+		given[name] = a.Int(name)
+	}
+	for _, name := range []string{"ffn_hidden_size", "kv_channels"} {
+		given[name] = a.Value(name)
+	}
+	for _, name := range []string{"rotary_percent", "norm_epsilon", "hidden_dropout", "attention_dropout"} {
+		given[name] = a.Number(name)
+	}
+	for _, name := range []string{"swiglu", "add_qkv_bias", "untie_embeddings_and_output_weights", "apply_query_key_layer_scaling", "sequence_parallel", "deterministic_mode"} {
+		given[name] = a.Bool(name)
+	}
+	given["normalization"], given["position_embedding_type"] = a.Text("normalization"), a.Text("position_embedding_type")
+	if a.Bool("use_rotary_position_embeddings") {
+		given["position_embedding_type"] = "rope"
+	}
+	given["num_query_groups"] = nil
+	if a.Bool("group_query_attention") {
+		given["num_query_groups"] = a.Int("num_query_groups")
+	}
+	given["add_bias_linear"] = !a.Bool("disable_bias_linear")
+	given["attention_softmax_in_fp32"] = a.Bool("attention_softmax_in_fp32") || a.Bool("apply_query_key_layer_scaling")
+	given["bias_activation_fusion"] = !a.Bool("no_bias_gelu_fusion") && !a.Bool("disable_bias_linear")
+	if a.Bool("swiglu") {
+		given["bias_activation_fusion"] = !a.Bool("no_bias_swiglu_fusion")
+	}
+	given["bias_dropout_fusion"] = !a.Bool("no_bias_dropout_fusion")
+	given["transformer_impl"], given["attention"] = a.Text("transformer_impl"), "flash"
+	if a.Text("attention_backend") == "unfused" {
+		given["attention"] = "unfused"
+	}
+	given["masked_softmax_fusion"] = a.fusedAdam() && !a.Bool("no_masked_softmax_fusion")
+	given["create_attention_mask"] = !a.Bool("no_create_attention_mask_in_dataloader")
+	given["padded_vocab_size"] = a.paddedVocabulary()
+	given["core_attention_recompute"] = a.Text("recompute_granularity") == "selective" || a.Bool("recompute_activations")
+	given["dtype"] = "float32"
+	for name, dtype := range map[string]string{"bf16": "bfloat16", "fp16": "float16"} {
+		if a.Bool(name) {
+			given["dtype"] = dtype
+		}
+	}
+	return given
+}
+
+// paddedVocabulary is how many rows the table of tokens has on all GPUs together
+// (_vocab_size_with_padding in megatron/training/tokenizer/tokenizer.py).
+func (a *Arguments) paddedVocabulary() int64 {
+	if n := a.Int("padded_vocab_size"); n > 0 {
+		return n
+	}
+	n := a.Int("vocab_size")
+	switch {
+	case a.Text("tokenizer_type") == "NullTokenizer":
+		n++ // the end of documents
+	case n == 0:
+		n = gpt2Tokens
+	}
+	multiple := a.Int("make_vocab_size_divisible_by") * a.Int("tensor_model_parallel_size")
+	return (n + multiple - 1) / multiple * multiple
+}
+
+// MegatronBuffers is how parameters and gradients lie in buffers.
+type MegatronBuffers struct {
+	Ranks, Bucket, Align int64
+	Distributed          bool
+	TE                   bool   // layers are Transformer Engine's
+	Fused                bool   // by kernels of Transformer Engine or Apex
+	Grads                string // fp32, bf16 or fp16
+}
+
+// megatronBuckets is the least size of a bucket, and that of each data-parallel process
+// (megatron/training/training.py: get_model).
+const megatronBuckets, bucketOfRank = 40000000, 1000000
+
+// MegatronBuffers are those of the arguments.
+func (t *Trainer) MegatronBuffers() MegatronBuffers {
+	a := &t.Megatron.Arguments
+	tp, world := a.Int("tensor_model_parallel_size"), a.Int("world_size")
+	b := MegatronBuffers{Ranks: max(world/tp, 1), Distributed: a.Bool("use_distributed_optimizer"), Fused: a.fusedAdam(), TE: a.Text("transformer_impl") == trainer.TransformerEngine, Align: 1, Grads: "fp32"}
+	switch {
+	case a.Bool("grad_reduce_in_bf16"):
+		b.Grads = "bf16"
+	case a.Bool("fp16") && !a.Bool("accumulate_allreduce_grads_in_fp32"):
+		b.Grads = "fp16"
+	}
+	if a.Bool("overlap_grad_reduce") {
+		b.Bucket = max(megatronBuckets, bucketOfRank*b.Ranks)
+		if n := a.Int("ddp_bucket_size"); n > 0 {
+			b.Bucket = n
+		}
+	}
+	if b.Distributed {
+		b.Align = lcm(b.Ranks, 128)
+		if a.Bool("ddp_pad_buckets_for_high_nccl_busbw") {
+			b.Align = lcm(b.Align, 1<<16)
+		}
+	}
+	return b
+}
+
+// megatronSettings are the arguments of Megatron that say what a key of train says. A batch of
+// another size is accumulated as often.
+func megatronSettings(_, given *Value, key, value string) ([]Setting, bool) {
+	switch key {
+	case "batch_size":
+		ss := []Setting{{"micro_batch_size", value}}
+		global, micro := undecoded(trainer.Megatron, given, "global_batch_size"), undecoded(trainer.Megatron, given, "micro_batch_size")
+		switch n, err := strconv.ParseInt(value, 10, 64); {
+		case micro == 0 || err != nil: // expressions
+			return nil, false
+		case global > 0:
+			ss = append(ss, Setting{"global_batch_size", strconv.FormatInt(global/micro*n, 10)})
+		}
+		return ss, true
+	case "clip_grad_norm":
+		return []Setting{{"clip_grad", value}}, true
+	case "deterministic":
+		return []Setting{{"deterministic_mode", value}}, true
+	case "checkpoint":
+		return []Setting{{"recompute_granularity", "full"}, {"recompute_method", "uniform"}, {"recompute_num_layers", "1"}}, value == "true"
+	case "precision":
+		switch canonical(value, precisionWords()) {
+		case "fp32":
+			return []Setting{{"bf16", "false"}, {"fp16", "false"}}, true
+		case "bf16":
+			return []Setting{{"bf16", "true"}, {"fp16", "false"}}, true
+		case "fp16":
+			return []Setting{{"bf16", "false"}, {"fp16", "true"}}, true
+		}
+	}
+	return nil, false
+}
+
+// lcm is the least common multiple of two positive numbers.
+func lcm(a, b int64) int64 {
+	x, y := a, b
+	for y != 0 {
+		x, y = y, x%y
+	}
+	return a / x * b
+}
