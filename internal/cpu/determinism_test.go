@@ -7,6 +7,7 @@ import (
 
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/kernel/kerneltest"
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -15,8 +16,12 @@ import (
 func TestDeterminism(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	d := New(0)
+	seeds := 3
+	if needs.Race {
+		seeds = 1
+	}
 	for _, k := range kernel.All() {
-		for seed := range 3 {
+		for seed := range seeds {
 			c := kerneltest.Random(k, tensor.Float32, source(t, seed), 1<<16)
 			var results [2][]kerneltest.Array
 			for i, processors := range []int{1, 4} {

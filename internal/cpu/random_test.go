@@ -7,6 +7,7 @@ import (
 
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/kernel/kerneltest"
+	"github.com/memplan/memplan/internal/needs"
 	_ "github.com/memplan/memplan/internal/optim" // its formulas
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -24,6 +25,9 @@ func TestRandom(t *testing.T) {
 	cases := 25
 	if testing.Short() {
 		cases = 8
+	}
+	if needs.Race {
+		cases = 3
 	}
 	for _, k := range kernel.All() {
 		for _, dtype := range []tensor.DType{tensor.Float32, tensor.Float64} {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memplan/memplan/internal/needs"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
 	"github.com/memplan/memplan/internal/tensor"
@@ -36,6 +37,7 @@ func ownStep(text string) bool { return strings.Contains(text, "\nstep:") }
 // TestAtPeak checks on every preset, in several settings, that the breakdown
 // sums exactly to the peak, and that layers and categories agree.
 func TestAtPeak(t *testing.T) {
+	needs.Raced(t, needs.Alone)
 	settings := [][]string{
 		nil,
 		{"train.precision=bf16"},
