@@ -81,7 +81,7 @@ const layoutsHead = `
 ## Layouts over GPUs
 
 ` + "`memplan estimate job.yaml --gpus 64 --layout search`" + ` lists ways to spread a job over 64 GPUs: DistributedDataParallel, with and without
-ZeroRedundancyOptimizer; FSDP2 that reshards after the forward pass, within nodes or not at all; groups of nodes with all parameters each (HSDP); with
+ZeroRedundancyOptimizer; FSDP2 (FSDP1, where the spec has that) that reshards after the forward pass, within nodes or not at all; groups of nodes with all parameters each (HSDP); with
 amp-bf16 also FSDP2 that gathers parameters in bfloat16 by its mixed precision in the place of autocast. Of a job of DeepSpeed they are its stages. Each GPU has
 the batch of the spec, so that all layouts take the same samples in a step. Tensor, pipeline, context and expert parallelism are not searched.
 

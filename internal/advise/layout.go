@@ -54,11 +54,20 @@ type LayoutSearch struct {
 // way is a layout before it is tried.
 type way struct {
 	name   string
-	spread string   // the key of parallel
-	with   [][2]any // other keys of parallel
+	spread string  // the key of parallel
+	with   []entry // other keys of parallel
 	train  []estimate.Key
 	stage  int // of DeepSpeed
 }
+
+// entry is a key of parallel and its value.
+type entry struct {
+	key   string
+	value any
+}
+
+// strategy is the key that says what FSDP1 divides.
+const strategy = "sharding_strategy"
 
 // ways lists how a job can be spread over n GPUs.
 func (s *LayoutSearch) ways(j *estimate.Job) []way {
@@ -72,19 +81,31 @@ func (s *LayoutSearch) ways(j *estimate.Job) []way {
 	}
 	out := []way{
 		{name: "DDP", spread: "ddp"},
-		{name: "DDP, ZeroRedundancyOptimizer", spread: "ddp", with: [][2]any{{"zero", 1}}},
+		{name: "DDP, ZeroRedundancyOptimizer", spread: "ddp", with: []entry{{"zero", 1}}},
 	}
-	sharded := func(name string, with [][2]any, train ...estimate.Key) {
-		out = append(out, way{name: "FSDP" + name, spread: "fsdp", with: with, train: train},
-			way{name: "FSDP" + name + ", parameters kept for backward", spread: "fsdp", with: append(slices.Clone(with), [2]any{"reshard_after_forward", false}), train: train})
-		if n > node && n%node == 0 {
-			out = append(out, way{name: fmt.Sprintf("HSDP %d × %d%s", n/node, node, name), spread: "fsdp", with: append(slices.Clone(with), [2]any{"replicate", n / node}), train: train},
-				way{name: "FSDP" + name + ", resharded within nodes", spread: "fsdp", with: append(slices.Clone(with), [2]any{"reshard_after_forward", node}), train: train})
+	flat := j.Program.Parallel.FSDP != nil && j.Program.Parallel.FSDP.Flat != nil
+	whole, kept, grouped := []entry(nil), []entry{{"reshard_after_forward", false}}, []entry{{"replicate", n / node}}
+	if flat {
+		whole, kept = []entry{{strategy, program.FullShard}}, []entry{{strategy, program.ShardGradOp}}
+		grouped = append(grouped, entry{strategy, program.HybridShard})
+	}
+	sharded := func(name string, with []entry, train ...estimate.Key) {
+		add := func(name string, more []entry) {
+			out = append(out, way{name: name, spread: "fsdp", with: slices.Concat(with, more), train: train})
+		}
+		add("FSDP"+name, whole)
+		add("FSDP"+name+", parameters kept for backward", kept)
+		if n <= node || n%node != 0 {
+			return
+		}
+		add(fmt.Sprintf("HSDP %d × %d%s", n/node, node, name), grouped)
+		if !flat {
+			add("FSDP"+name+", resharded within nodes", []entry{{"reshard_after_forward", node}})
 		}
 	}
 	sharded("", nil)
 	if j.Spec.Trainer == nil && j.Spec.Step == nil && j.Spec.Train.Precision.V == "amp-bf16" && (j.Spec.Parallel == nil || !j.Spec.Parallel.Param.Set) {
-		sharded(" in bfloat16", [][2]any{{"param_dtype", "bfloat16"}, {"reduce_dtype", "float32"}}, key("train.precision", "fp32"))
+		sharded(" in bfloat16", []entry{{"param_dtype", "bfloat16"}, {"reduce_dtype", "float32"}}, key("train.precision", "fp32"))
 	}
 	return out
 }
@@ -96,8 +117,8 @@ func (w *way) keys(r *estimate.Recipe, s *spec.Spec, gpus int64) []estimate.Key 
 	has := map[string]bool{}
 	entries := []string{fmt.Sprintf("%s: %d", w.spread, gpus)}
 	for _, x := range w.with {
-		entries = append(entries, fmt.Sprintf("%v: %v", x[0], x[1]))
-		has[fmt.Sprint(x[0])] = true
+		entries = append(entries, fmt.Sprintf("%s: %v", x.key, x.value))
+		has[x.key] = true
 	}
 	if given.Get(w.spread) != nil {
 		for _, p := range given.Pairs {
@@ -351,8 +372,12 @@ func (l Links) sharded(b *Base, w *Work, f *program.FSDP) collectives {
 	}
 	gather, scatter := shards.gather(gathered/units), shards.gather(reduced/units)
 	c := collectives{forward: units * gather, backward: units * scatter, ends: gather + scatter}
-	if f.Reshard > 0 {
-		c.backward += units * l.of(min(f.Reshard, f.Shards)).gather(gathered/units)
+	if f.Reshard > 0 && f.Flat == nil || f.Flat != nil && f.Flat.Frees() {
+		again := f.Shards
+		if f.Flat == nil {
+			again = min(again, f.Reshard)
+		}
+		c.backward += units * l.of(again).gather(gathered/units)
 	}
 	if f.Replicas > 1 {
 		c.backward += units * l.across(f.Replicas, f.Shards).reduce(reduced/float64(f.Shards)/units)

@@ -11,6 +11,7 @@ import (
 	"github.com/memplan/memplan/internal/device"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/needs"
+	"github.com/memplan/memplan/internal/program"
 )
 
 // mpt are the models of llm-foundry's benchmark: width, heads, layers. Vocabulary 50368,
@@ -149,6 +150,27 @@ func TestLayOut(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestLayOutFlat holds that a job of FSDP1 stays one, in its sharding strategies.
+func TestLayOutFlat(t *testing.T) {
+	r := &estimate.Recipe{Path: "job.yaml", Text: fmt.Appendf(nil, layoutJob, "fsdp: {ranks: 4, version: 1, use_orig_params: true, sharding_strategy: SHARD_GRAD_OP}")}
+	found, err := LayOut(t.Context(), r, LayoutSearch{GPUs: 16, Links: Links{Node: 2e10, Network: 2e9, PerNode: 8}})
+	if err != nil || len(found.Refused) != 0 {
+		t.Fatal(err, found.Refused)
+	}
+	strategies := map[string]float64{}
+	for _, l := range found.Found {
+		if f := l.Outcome.Job.Program.Parallel.FSDP; f != nil {
+			if f.Flat == nil || !f.Flat.Orig {
+				t.Fatalf("%s: %+v", l.Name, f)
+			}
+			strategies[f.Flat.Strategy] = max(strategies[f.Flat.Strategy], l.Step.Communication)
+		}
+	}
+	if len(strategies) != 3 || strategies[program.ShardGradOp] >= strategies[program.FullShard] {
+		t.Errorf("communication of strategies: %v", strategies)
 	}
 }
 
