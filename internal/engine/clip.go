@@ -32,11 +32,15 @@ func (j *job) clip(s *program.Stmt) {
 		}
 		return
 	}
-	var norms, with []*op.Tensor
+	var norms, with, sums []*op.Tensor
+	if j.addsBeforeNorms() {
+		sums = j.summed(s.Optimizer)
+	}
 	for _, g := range optim.ByType(grads, func(g *op.Tensor) tensor.DType { return g.DType }) {
 		norms = append(norms, j.foreachNorm(g)...)
 		with = append(with, g...)
 	}
+	j.dropLastFirst(sums)
 	d := norms[0].DType
 	for _, n := range norms {
 		d = tensor.Promote(d, n.DType)
@@ -58,9 +62,7 @@ func (j *job) clip(s *program.Stmt) {
 		j.Must(j.backend.Norms([]*op.Tensor{total}, []*op.Tensor{stacked}, nil))
 	}
 	j.Drop(stacked)
-	for i := len(norms) - 1; i >= 0; i-- {
-		j.Drop(norms[i])
-	}
+	j.dropLastFirst(norms)
 	// max_norm / (total_norm + 1e-6), clamped to 1
 	sum := j.scalar(total.DType)
 	reduced := j.reduceNorm(partial, total.Layout, total.DType)
@@ -72,7 +74,9 @@ func (j *job) clip(s *program.Stmt) {
 	if j.Executes() {
 		j.Must(j.backend.Scale(grads, total, s.Number, coefficient, clamped))
 	}
-	j.redistributeGradients(s.Optimizer)
+	if !j.addsBeforeNorms() { // _foreach_mul_ by a tensor multiplies sums
+		j.dropLastFirst(j.summed(s.Optimizer))
+	}
 	j.Drop(coefficient, clamped)
 	if len(s.Targets) > 0 {
 		j.Store(j.frame, s.Targets[0], python.Value{T: total})
@@ -169,20 +173,24 @@ func (j *job) normOf(c *python.Cell) normPlacement {
 	return normWhole
 }
 
-// addsBeforeNorms reports whether the norm of all norms is taken of what is added over the ranks.
+// addsBeforeNorms reports whether gradients of which each rank has a summand are added before
+// their norms are taken, and the norms before that of all norms.
 func (j *job) addsBeforeNorms() bool { return j.Env().Torch.Has(torchver.AddsBeforeNorms) }
 
-// redistributeGradients is what _foreach_mul_ by a tensor does with gradients of which
-// each rank has a summand: they are added over the ranks, and multiplied then.
-func (j *job) redistributeGradients(optimizer int) {
+// summed are the sums over the ranks of the gradients of which each has a summand.
+func (j *job) summed(optimizer int) []*op.Tensor {
 	var sums []*op.Tensor
 	for _, c := range j.opts[optimizer] {
 		if g := autograd.Of(c.T).Grad; g != nil && c.Gradient == python.GradPartial {
 			sums = append(sums, j.New(tensor.Contiguous(g.Size), g.DType))
 		}
 	}
-	for i := len(sums) - 1; i >= 0; i-- {
-		j.Drop(sums[i])
+	return sums
+}
+
+func (j *job) dropLastFirst(ts []*op.Tensor) {
+	for i := len(ts) - 1; i >= 0; i-- {
+		j.Drop(ts[i])
 	}
 }
 

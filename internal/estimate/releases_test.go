@@ -332,17 +332,22 @@ parallel:
 		torch                  string
 		seeds, fakes           int
 		scalars, parts, weight int // what the clipping allocates, of 4, 12 and 384 bytes
-	}{{"2.6", 1, 1, 11, 2, 1}, {"2.7", 0, 1, 11, 2, 1}, {"2.9", 0, 1, 9, 5, 1}, {"2.12", 0, 0, 9, 5, 1}} {
+		before                 int // scalars before the gradient of 384 bytes is added over the ranks
+	}{{"2.6", 1, 1, 11, 2, 1, 11}, {"2.7", 0, 1, 11, 2, 1, 11}, {"2.9", 0, 1, 9, 5, 1, 0}, {"2.12", 0, 0, 9, 5, 1, 0}} {
+		before := 0
 		o, _ := estimateText(t, text, "torch="+c.torch)
 		sizes := map[trace.Phase]map[tensor.Bytes]int{trace.Setup: {}, trace.Backward: {}, trace.Clip: {}}
 		for _, e := range o.Played.Trace.Events {
 			if n := sizes[e.Phase]; n != nil && e.Kind == trace.Alloc && e.Step <= 1 {
 				n[e.Bytes]++
+				if e.Phase == trace.Clip && e.Bytes == 384 {
+					before = n[4]
+				}
 			}
 		}
 		setup, backward, clip := sizes[trace.Setup], sizes[trace.Backward], sizes[trace.Clip]
-		if setup[16] != c.seeds || backward[4] != c.fakes || clip[4] != c.scalars || clip[12] != c.parts || clip[384] != c.weight {
-			t.Errorf("%s: setup %v, backward %v, clip %v", c.torch, setup, backward, clip)
+		if setup[16] != c.seeds || backward[4] != c.fakes || clip[4] != c.scalars || clip[12] != c.parts || clip[384] != c.weight || before != c.before {
+			t.Errorf("%s: setup %v, backward %v, clip %v, %d before the sum", c.torch, setup, backward, clip, before)
 		}
 	}
 }

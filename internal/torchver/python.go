@@ -8,10 +8,10 @@ var (
 		What:   "`distribute_tensor`, and so `parallelize_module`, copies no state of random numbers (16 bytes) to the GPU; the first operator of DTensors that draws some does.",
 		Source: "PR 147025 (February 2025); torch/distributed/tensor/_api.py of 2.14.1; recorded on 2.14", Held: "internal/estimate TestTensorParallelReleases",
 	})
-	// AddsBeforeNorms: the norm of a DTensor of summands is taken of their sum.
+	// AddsBeforeNorms: norms of DTensors are taken of what was added over the ranks.
 	AddsBeforeNorms = change(Change{
 		Since: Version{2, 9}, Area: python,
-		What:   "`clip_grad_norm_` of DTensors adds the norms of the ranks' parts before it takes the norm of all norms; before, it added the norm of all.",
+		What:   "`clip_grad_norm_` of DTensors adds the norms of the ranks' parts before it takes the norm of all norms, and gradients of which each rank has a summand before it takes their norms; before, it added the norm of all, and such gradients when it scaled them.",
 		Source: "PR 159856 (August 2025); torch/distributed/tensor/_ops/_math_ops.py of 2.14.1; recorded on 2.14", Held: "internal/estimate TestTensorParallelReleases",
 	})
 	_ = change(Change{
