@@ -14,7 +14,7 @@ import (
 )
 
 // TestModule: what go get and go install fetch of this commit is small, and holds
-// no recordings: testdata is a module of its own.
+// no recordings: testdata and tools/gpu are modules of their own.
 func TestModule(t *testing.T) {
 	const most = 5_000_000 // a fifth are the kernels of the GPU
 	top := needs.Clone(t)
