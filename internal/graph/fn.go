@@ -184,10 +184,10 @@ func (f *fn) gradMode(e *spec.Entry, sc *scope) program.GradMode {
 	switch {
 	case none && enable:
 		el.fail(e.EnableGrad.Span, "no_grad and enable_grad exclude each other")
-	case enable && (el.job.Inference == "inference_mode" || el.inEval != nil && el.inEval.Context == "inference_mode"):
-		el.fail(e.EnableGrad.Span, "enable_grad records nothing under torch.inference_mode")
 	case none:
 		return program.NoGrad
+	case enable && (el.job.Inference == "inference_mode" || el.inEval != nil && el.inEval.Context == "inference_mode"):
+		return program.GradAround // records nothing under torch.inference_mode
 	case enable:
 		return program.EnableGrad
 	}
