@@ -293,7 +293,7 @@ func (c *checker) modifiers(e *spec.Entry, at place) {
 		refuse("dtype", e.DType.Span, isLayer || isBlock, "only layers and blocks are converted; {to: {dtype: float32}} converts a value")
 	}
 	if e.Unused != nil {
-		refuse("unused", e.Unused.Span, (isLayer || isBlock || isCall) && at == inLayers, "it makes a module where it would be called, in layers")
+		refuse("unused", e.Unused.Span, (isLayer || isBlock || isCall) && at == inLayers || isCall && at == inFunction, "it makes a module where it would be called, in layers")
 		if len(e.Name) > 0 {
 			refuse("name", e.Name[0].At, false, "a module that is not called has no result")
 		}
