@@ -465,7 +465,10 @@ func (d *Device) function(maker, name string) (f function, err error) {
 	m, ok := d.modules[of]
 	if !ok {
 		if m, err = moduleOf(d.code[i].text(names)); err != nil {
-			return f, fmt.Errorf("loading %s: %w", strings.Join(names, ", "), err)
+			if err = fmt.Errorf("loading %s: %w", strings.Join(names, ", "), err); errors.Is(err, cu.OutOfMemory) {
+				err = fmt.Errorf("%w (kernels are loaded when they are first used: leave them some 20 MiB beside the job)", err)
+			}
+			return f, err
 		}
 		d.modules[of] = m
 	}

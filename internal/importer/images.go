@@ -79,10 +79,31 @@ func (j *job) vision() vision {
 		v.Vision.Type, v.Vision.Image = "clip_vision_model", 336
 	}
 	if j.opts.Config != nil {
-		_ = json.Unmarshal(j.opts.Config(j.named), &v) // mistakes are reported where the model is made
+		text := j.opts.Config(j.named)
+		if j.modelType() == "llava" {
+			v.towerDefaults(text)
+		}
+		_ = json.Unmarshal(text, &v) // mistakes are reported where the model is made
 	}
 	v.Tokens, v.Vision.Patch, v.Vision.Merge = max(v.Tokens, 1), max(v.Vision.Patch, 1), max(v.Vision.Merge, 1)
 	return v
+}
+
+// towerDefaults are the sizes that a vision_config of LLaVA need not have: those of its type's
+// class (CLIPVisionConfig, SiglipVisionConfig). Without one they stay those of LlavaConfig.
+func (v *vision) towerDefaults(text []byte) {
+	var given struct {
+		Vision *struct {
+			Type string `json:"model_type"`
+		} `json:"vision_config"`
+	}
+	if err := json.Unmarshal(text, &given); err != nil || given.Vision == nil {
+		return
+	}
+	v.Vision.Image, v.Vision.Patch = 224, 32
+	if given.Vision.Type == "siglip_vision_model" {
+		v.Vision.Patch = 16
+	}
 }
 
 // side is how many patches an image has side by side.

@@ -53,6 +53,8 @@ func TestImageTokens(t *testing.T) {
 		{`{"model_type": "llava", "vision_feature_select_strategy": "full", "vision_config": {"model_type": "clip_vision_model", "image_size": 336, "patch_size": 14}}`, 577},
 		{`{"model_type": "llava", "vision_feature_select_strategy": "full", "vision_config": {"model_type": "siglip_vision_model", "image_size": 384, "patch_size": 14}}`, 729},
 		{`{"model_type": "llava"}`, 576},
+		{`{"model_type": "llava", "vision_config": {"model_type": "clip_vision_model", "patch_size": 14}}`, 256},
+		{`{"model_type": "llava", "vision_feature_select_strategy": "full", "vision_config": {"model_type": "siglip_vision_model"}}`, 196},
 		{`{"model_type": "llava", "vision_config": {"model_type": "pixtral", "image_size": 1024, "patch_size": 16}}`, 0},
 		{`{"model_type": "internvl", "vision_config": {"image_size": [448, 448], "patch_size": [14, 14]}}`, 256},
 		{`{"model_type": "internvl", "downsample_ratio": 0.25, "vision_config": {"image_size": 448, "patch_size": 14}}`, 64},
