@@ -2,7 +2,6 @@ package accuracy
 
 import (
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/memplan/memplan/internal/estimate"
@@ -58,9 +57,6 @@ func TestAtPeak(t *testing.T) {
 			continue
 		}
 		o, err := estimate.Run(j)
-		if err != nil && strings.HasSuffix(name, "fsdp1.json.gz fuzz-83") { // refused, see differing
-			continue
-		}
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -37,11 +37,14 @@ var gpus = []string{"rtx-3060", "t4", "rtx-4090", "a100-40gb", "h100-80gb", "v10
 // eight beyond it does. What the search says is tried again here, one by one, and a
 // search that derives jobs says the same as one that plays them.
 // With -half the GPUs of a preset are others in the other precision; without either a
-// random sample stands for all 396.
+// random sample stands for all of them.
 func TestPresets(t *testing.T) {
 	type combination struct{ preset, precision, gpu string }
 	var cases []combination
 	for _, name := range specs.Names() {
+		if name == "megatron" { // whose types and microbatches are arguments of its trainer
+			continue
+		}
 		for _, precision := range []string{"fp32", "amp-bf16"} {
 			for _, gpu := range gpus {
 				cases = append(cases, combination{name, precision, gpu})

@@ -160,7 +160,11 @@ func (f *file) sharded(j *job, conf *spec.Value) {
 	if version == nil {
 		version = fsdpKey(conf, "version")
 	}
-	two := j.spread.two || version != nil && version.Str == "2"
+	second := version != nil && version.Str == "2"
+	if version == nil && j.format != axolotl && j.get("fsdp_config") == conf { // of transformers itself, which has 2 for its default (training_args.py of 5.12)
+		second = true
+	}
+	two := j.spread.two || second
 	f.table(j, conf, fsdpFormat, "fsdp_")
 	if v := fsdpKey(conf, "offload_params"); given(v) {
 		j.out.put("parallel.cpu_offload", "true", f.from(v))
@@ -173,7 +177,7 @@ func (f *file) sharded(j *job, conf *spec.Value) {
 		f.flat(j, conf)
 		types[2] = "buffer_dtype"
 	}
-	if version != nil && version.Str == "2" && j.format != axolotl { // which has a fsdp2_prepare_model of its own
+	if second && j.format != axolotl { // which has a fsdp2_prepare_model of its own
 		j.put("parallel.shard_embeddings", "true", nil).why = "as accelerate 1.14 does it"
 		if v := fsdpKey(conf, "cpu_ram_efficient_loading"); given(v) {
 			j.out.put("parallel.cpu_ram_efficient_loading", "true", f.from(v))
@@ -228,7 +232,11 @@ func (f *file) strategy(v *spec.Value) string {
 
 // flat writes what FSDP1 is given: accelerate has other defaults than FullyShardedDataParallel.
 func (f *file) flat(j *job, conf *spec.Value) {
-	j.put("parallel.version", "1", nil).why = "accelerate's default"
+	if v := j.get("fsdp_version"); v != nil {
+		j.out.put("parallel.version", "1", f.from(v))
+	} else {
+		j.put("parallel.version", "1", nil).why = "accelerate's default"
+	}
 	v := fsdpKey(conf, "sharding_strategy")
 	if v == nil {
 		v = fsdpKey(conf, "reshard_after_forward")
@@ -245,19 +253,26 @@ func (f *file) flat(j *job, conf *spec.Value) {
 	prefetch := "NO_PREFETCH"
 	for _, k := range []string{"backward_prefetch", "backward_prefetch_policy"} {
 		if v := fsdpKey(conf, k); v != nil && v.Kind == spec.Str {
-			switch v.Str = strings.ToUpper(v.Str); v.Str {
+			switch name := strings.ToUpper(v.Str); name {
 			case "BACKWARD_PRE", "BACKWARD_POST":
-				prefetch = v.Str
+				prefetch = name
+			case "NO_PREFETCH":
+			default:
+				f.fail(v, "unknown backward prefetch %q; FSDP has BACKWARD_PRE, BACKWARD_POST, NO_PREFETCH", v.Str)
 			}
 		}
 	}
 	if prefetch != "BACKWARD_PRE" {
 		j.put("parallel.backward_prefetch", prefetch, nil)
 	}
-	for _, k := range []string{"use_orig_params", "forward_prefetch"} {
-		if v := fsdpKey(conf, k); given(v) {
-			j.out.put("parallel."+k, "true", f.from(v))
-		}
+	if v := fsdpKey(conf, "forward_prefetch"); given(v) {
+		j.out.put("parallel.forward_prefetch", "true", f.from(v))
+	}
+	switch v := fsdpKey(conf, "use_orig_params"); {
+	case v == nil:
+		j.put("parallel.use_orig_params", "true", nil).why = "the default of accelerate launch and of transformers"
+	case given(v):
+		j.out.put("parallel.use_orig_params", "true", f.from(v))
 	}
 	if v := fsdpKey(conf, "activation_checkpointing"); given(v) {
 		f.doubt(j, v, "activation_checkpointing: with FSDP1 the checkpoint lies in what is wrapped; planned with one around it")

@@ -28,12 +28,13 @@ type flatSharding struct {
 	taken  map[*python.Cell]bool // into a flat parameter
 	states []*flatState          // in the order of Module.modules
 
-	started bool          // _lazy_init
-	pre     []*flatHandle // in the order of the first forward passes
-	post    []*flatHandle // whose forwards have run since the last backward pass
-	again   bool          // a backward pass is over
-	queued  bool          // the final callback of this backward pass
-	local   bool          // gradients are not reduced: no_sync
+	started bool           // _lazy_init
+	made    []tensor.DType // of the buffers, before they are converted
+	pre     []*flatHandle  // in the order of the first forward passes
+	post    []*flatHandle  // whose forwards have run since the last backward pass
+	again   bool           // a backward pass is over
+	queued  bool           // the final callback of this backward pass
+	local   bool           // gradients are not reduced: no_sync
 }
 
 // flatState is an instance of FullyShardedDataParallel.
@@ -146,6 +147,7 @@ func (c *flatSharding) flatten(m *python.Module) *flatHandle {
 		if c.taken[x] {
 			return
 		}
+		p.Layer = sub.Layer
 		c.taken[x] = true
 		d := x.T.DType
 		if len(h.cells) == 0 {
@@ -326,8 +328,13 @@ func (c *flatSharding) start() {
 	}
 	c.started = true
 	if d := c.Flat.BufferDType; d != nil {
+		c.states[0].module.EachBuffer(func(x *python.Cell) {
+			if x.T != nil {
+				c.made = append(c.made, x.T.DType)
+			}
+		})
 		for i := len(c.states) - 1; i >= 0; i-- {
-			c.convertBuffers(c.states[i].module, *d)
+			c.states[i].module.EachBuffer(func(x *python.Cell) { c.convertBuffer(x, *d) })
 		}
 	}
 	for _, s := range c.states { // the root is the first
@@ -337,15 +344,28 @@ func (c *flatSharding) start() {
 	}
 }
 
-// convertBuffers is _cast_buffers_to_dtype_and_device.
-func (c *flatSharding) convertBuffers(m *python.Module, d tensor.DType) {
+// convertBuffer is _cast_buffers_to_dtype_and_device of one.
+func (c *flatSharding) convertBuffer(x *python.Cell, d tensor.DType) {
 	p := c.p
-	m.EachBuffer(func(x *python.Cell) {
-		if t := x.T; t != nil && t.DType.IsFloating() && t.DType != d {
-			p.Layer = x.Layer
-			x.T = p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: d}, t)
-			p.Mark(x.T, trace.Parameters)
-			p.Drop(t)
+	if t := x.T; t != nil && t.DType.IsFloating() && t.DType != d {
+		p.Layer = x.Layer
+		x.T = p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: d}, t)
+		p.Mark(x.T, trace.Parameters)
+		p.Drop(t)
+	}
+}
+
+// restoreBuffers gives buffers the types back that they were made with, as _root_pre_forward
+// does where the root has no parameters of its own.
+func (c *flatSharding) restoreBuffers() {
+	if c.Flat.BufferDType == nil {
+		return
+	}
+	left := c.made
+	c.states[0].module.EachBuffer(func(x *python.Cell) {
+		if x.T != nil {
+			c.convertBuffer(x, left[0])
+			left = left[1:]
 		}
 	})
 }

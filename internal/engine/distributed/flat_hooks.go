@@ -15,6 +15,9 @@ func (s *flatState) PreForward(args []python.Value, _ []string) []python.Value {
 	out := p.HoldAll(args)
 	if s.root {
 		s.start()
+		if h == nil {
+			s.restoreBuffers()
+		}
 		if s.Flat.ForwardPrefetch {
 			for _, other := range s.states {
 				if other.handle != nil {
