@@ -132,7 +132,7 @@ func (e *Estimate) Curve(ctx context.Context, largest int64) ([]Point, error) {
 		return nil, err
 	}
 	defer done()
-	return advise.Curve(ctx, r, advise.CurveSizes(largest))
+	return advise.Curve(ctx, r, advise.CurveSizes(largest, advise.BatchFrom(e.outcome).Step))
 }
 
 // Change is a set of changes of the spec and of the training script that belong

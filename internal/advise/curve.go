@@ -9,11 +9,11 @@ import (
 	"github.com/memplan/memplan/internal/report"
 )
 
-// CurveSizes are the batch sizes of a curve around the largest that fits: the
-// powers of two up to it, itself, and two beyond.
-func CurveSizes(largest int64) []int64 {
+// CurveSizes are the batch sizes of a curve around the largest that fits: powers
+// of two up to it, times the step between sizes that there are, itself, and two beyond.
+func CurveSizes(largest, step int64) []int64 {
 	out := []int64{}
-	for b := int64(1); b <= 2*max(largest, 1); b *= 2 {
+	for b := step; b <= 2*max(largest, step); b *= 2 {
 		out = append(out, b)
 	}
 	if largest > 0 && !slices.Contains(out, largest) {

@@ -132,6 +132,9 @@ func (w *way) keys(r *estimate.Recipe, s *spec.Spec, gpus int64) []estimate.Key 
 			}
 		}
 	}
+	if v := given.Get("no_sync"); v != nil && given.Get(w.spread) == nil && (w.spread == "ddp" || w.spread == "fsdp") {
+		entries = append(entries, "no_sync: "+v.Flow()) // a key of both
+	}
 	var out []estimate.Key
 	for _, name := range sections(r) {
 		out = append(out, key(name, "null"))
@@ -342,10 +345,7 @@ func (l Links) collectives(b *Base, w *Work, p *program.Parallel) collectives {
 		if p.DDP.Compress != "" {
 			gradients /= 2
 		}
-		once := 1.0
-		if b.Job.Program.Parallel.DDP != nil && b.noSync() {
-			once = 1 / w.Microbatches
-		}
+		once := b.reductions(w)
 		c := collectives{backward: once * all.reduce(gradients), ends: once * all.reduce(min(gradients, p.DDP.BucketCap*(1<<20)))}
 		if p.ZeRO != nil {
 			c.after = all.broadcast(w.ParameterBytes)
@@ -355,8 +355,13 @@ func (l Links) collectives(b *Base, w *Work, p *program.Parallel) collectives {
 	return collectives{}
 }
 
-// noSync reports whether gradients are reduced with the last microbatch alone.
-func (b *Base) noSync() bool { return b.Job.Spec.Parallel != nil && b.Job.Spec.Parallel.NoSync.V }
+// reductions is how often gradients are reduced in a microbatch: with no_sync in the last alone.
+func (b *Base) reductions(w *Work) float64 {
+	if s := b.Job.Spec.Parallel; s != nil && s.NoSync.V {
+		return 1 / w.Microbatches
+	}
+	return 1
+}
 
 // sharded are the collectives of FSDP: each unit is gathered as a whole.
 func (l Links) sharded(b *Base, w *Work, f *program.FSDP) collectives {
@@ -370,7 +375,8 @@ func (l Links) sharded(b *Base, w *Work, f *program.FSDP) collectives {
 	if f.ReduceDType != nil {
 		reduced = w.Trained * float64(f.ReduceDType.Size())
 	}
-	gather, scatter := shards.gather(gathered/units), shards.gather(reduced/units)
+	once := b.reductions(w)
+	gather, scatter := shards.gather(gathered/units), once*shards.gather(reduced/units)
 	c := collectives{forward: units * gather, backward: units * scatter, ends: gather + scatter}
 	if f.Reshard > 0 && f.Flat == nil || f.Flat != nil && f.Flat.Frees() {
 		again := f.Shards
@@ -380,10 +386,7 @@ func (l Links) sharded(b *Base, w *Work, f *program.FSDP) collectives {
 		c.backward += units * l.of(again).gather(gathered/units)
 	}
 	if f.Replicas > 1 {
-		c.backward += units * l.across(f.Replicas, f.Shards).reduce(reduced/float64(f.Shards)/units)
-	}
-	if b.noSync() {
-		c.backward -= units * scatter * (1 - 1/w.Microbatches)
+		c.backward += once * units * l.across(f.Replicas, f.Shards).reduce(reduced/float64(f.Shards)/units)
 	}
 	return c
 }

@@ -403,7 +403,10 @@ func TestWrongSpec(t *testing.T) {
 }
 
 func TestCurve(t *testing.T) {
-	if got := fmt.Sprint(CurveSizes(24)); got != "[1 2 4 8 16 24 32]" {
+	if got := fmt.Sprint(CurveSizes(24, 4)); got != "[4 8 16 24 32]" {
+		t.Error(got)
+	}
+	if got := fmt.Sprint(CurveSizes(24, 1)); got != "[1 2 4 8 16 24 32]" {
 		t.Error(got)
 	}
 	p, err := Curve(context.Background(), preset(t, "mlp"), []int64{1, 64})
