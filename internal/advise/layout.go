@@ -73,6 +73,9 @@ const strategy = "sharding_strategy"
 func (s *LayoutSearch) ways(j *estimate.Job) []way {
 	n, node := s.GPUs, s.Links.PerNode
 	if j.Program.Parallel.DeepSpeed != nil {
+		if config := j.Spec.Parallel.Config; config == nil || config.Kind != spec.Map { // a file says which stage it is
+			return []way{{name: fmt.Sprintf("DeepSpeed, stage %d", j.Program.Parallel.DeepSpeed.Stage), spread: "deepspeed"}}
+		}
 		var out []way
 		for stage := 1; stage <= 3; stage++ {
 			out = append(out, way{name: fmt.Sprintf("DeepSpeed, stage %d", stage), spread: "deepspeed", stage: stage})
@@ -182,11 +185,14 @@ var layoutGroups = []string{"checkpoint", "batch"}
 
 const layoutTries = 24
 
-// ErrNotTraining says that a job that infers is not spread.
-var ErrNotTraining = errors.New("layouts are for jobs that train")
+// Why a job has no layouts to search.
+var (
+	ErrNotTraining = errors.New("layouts are for jobs that train")
+	ErrDivided     = errors.New("layouts of a model that is itself divided (tp, pp, trainer: {megatron: ...}) are not searched; leave that out of the spec")
+)
 
 // LayOut finds, of each way to spread a job over GPUs, the changes with which its step is the
-// shortest among those that fit. The error is the spec's, ErrNotTraining, or ctx's.
+// shortest among those that fit. The error is the spec's, ErrNotTraining, ErrDivided, or ctx's.
 func LayOut(ctx context.Context, r *estimate.Recipe, s LayoutSearch) (*Layouts, error) {
 	j, err := r.Job()
 	if err != nil {
@@ -194,6 +200,9 @@ func LayOut(ctx context.Context, r *estimate.Recipe, s LayoutSearch) (*Layouts, 
 	}
 	if j.Program.Inference != "" {
 		return nil, ErrNotTraining
+	}
+	if p := &j.Program.Parallel; p.TP != nil || p.Pipeline != nil || p.Megatron != nil {
+		return nil, ErrDivided
 	}
 	out := &Layouts{}
 	for _, w := range s.ways(j) {
@@ -398,8 +407,12 @@ func (l Links) deepspeed(w *Work, p *program.Parallel, all group) collectives {
 	size := float64(d.DType.Size())
 	gradients := w.Trained * float64(d.Comm.Size())
 	if d.Stage == 3 {
-		g := all.gather(w.Parameters * size)
-		return collectives{forward: g, backward: g + all.gather(gradients)}
+		g, r := all.gather(w.Parameters*size), all.gather(gradients)
+		c := collectives{forward: g, backward: g + r, ends: (g + r) / max(w.Tensors, 1)} // the first module's and the last one's
+		if !d.Overlap {
+			c.backward, c.ends = g, g/max(w.Tensors, 1)+r
+		}
+		return c
 	}
 	c := collectives{backward: all.gather(gradients), after: all.gather(w.Trained * size)}
 	if !d.Overlap {

@@ -83,7 +83,7 @@ func (l *layout) search(ctx context.Context, s *Streams, j *plan.Job, format str
 	found, err := j.Layouts(ctx, plan.LayoutOptions{GPUs: l.gpus, PerNode: l.perNode, NodeRate: l.node, NetworkRate: l.network, Most: shownLayouts, Progress: p.tried})
 	p.clear()
 	switch {
-	case errors.Is(err, advise.ErrNotTraining):
+	case errors.Is(err, advise.ErrNotTraining), errors.Is(err, advise.ErrDivided):
 		return usagef("--layout search: %w", err)
 	case err != nil:
 		return err

@@ -72,7 +72,11 @@ func (l *Layouts) Write(w io.Writer, o Options) error {
 	if err := t.Write(w); err != nil {
 		return err
 	}
-	if len(l.Rows) > 0 {
+	switch {
+	case len(l.Rows) == 0:
+	case l.Rows[0].Result == OOMs:
+		printable.Fprintf(w, "\nNone fits with checkpoints and accumulation; the first needs the least.\n")
+	default:
 		printable.Fprintf(w, "\nThe first: %s\n", strings.Join(l.Rows[0].Arguments, " "))
 	}
 	printable.Fprintf(w, "step: seconds of one, by a roofline of the GPU and NCCL's own model of its links; waiting: what of it is communication\nalone. Memory is simulated (%s); times are a model's, for the order of layouts.\n", Plural(int64(l.Simulated), "simulation"))
