@@ -118,7 +118,7 @@ func TestErrorText(t *testing.T) {
 	long := strings.Repeat("x", 200)
 	_, err = Parse("a.yaml", []byte("memplan: 1\nmodel: {preset: mlp}\ndata: {source: "+long+", inptu: static}\n"), Options{Set: []string{"modell.x=1"}})
 	want := `--set modell.x=1: unknown key "modell"; did you mean "model"?
-      = allowed: memplan, name, torch, params, mode, model, models, blocks, optimizers, train, before, step, data, device, trainer, eval, teacher, quantize, prune, freeze, lora, peft, offload, parallel, ddp, fsdp, deepspeed
+      = allowed: memplan, name, torch, params, mode, model, models, blocks, optimizers, train, before, step, data, device, trainer, eval, teacher, quantize, prune, freeze, lora, peft, offload, parallel, ddp, fsdp, deepspeed, tp, pp
 a.yaml:3:218: unknown key "inptu"; did you mean "input"?
     3 | ...xxxxxxxxxxxxxxxxxx, inptu: static}
       |                        ^~~~~

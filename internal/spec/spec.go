@@ -74,6 +74,9 @@ type Spec struct {
 
 	DeepSpeed *Value `yaml:"deepspeed" spread:"deepspeed" doc:"DeepSpeed's engine: {ranks: 8, config: {zero_optimization: {stage: 2}}}, with the keys of parallel that are of deepspeed"`
 
+	TP *Value `yaml:"tp" spread:"tp" doc:"tensor parallelism: {ranks: 2, plan: {...}}, with the keys of parallel that are of tp"`
+	PP *Value `yaml:"pp" spread:"pp" doc:"pipeline parallelism: {ranks: 4, split: [...], microbatches: 8}, with the keys of parallel that are of pp"`
+
 	root *Value
 	made bool     // as Options.Made
 	said []string // as Options.Said
