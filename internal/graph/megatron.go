@@ -19,12 +19,20 @@ func (el *building) megatronLoop(given map[string]any) {
 	}
 	given["accumulation"] = el.spec.Train.GradAccumulation.V
 	given["has_mask"] = !t.Args().Bool("no_create_attention_mask_in_dataloader")
-	checks := t.Args().Value("no_check_for_nan_in_loss_and_grad") == nil && !t.Args().Bool("fp16") // which scales the loss
+	checks := !t.Args().Bool("no_check_for_nan_in_loss_and_grad") && !t.Args().Bool("fp16") // which scales the loss
 	given["checks"] = checks
 	a := t.Args()
 	if name := "attention_backend"; a.Text("transformer_impl") == trainer.TransformerEngine && a.Text(name) == "auto" {
 		key := "trainer.megatron." + name
 		el.notModelled = append(el.notModelled, note.Asked.New("%s: auto is planned as flash attention, or cuDNN's, which keep no scores; where Transformer Engine finds neither (deterministic_mode with older releases), it takes unfused", key).Of(key))
+	}
+	if b := t.MegatronBuffers(); b.Fused && !a.Bool("no_gradient_accumulation_fusion") {
+		const key = "trainer.megatron.no_gradient_accumulation_fusion"
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: without it kernels of Transformer Engine and Apex add gradients of weights to the buffer at once, and a tensor that nothing is written to stands for each; planned are gradients of their own", key).Of(key))
+	}
+	if rope := a.Text("position_embedding_type") == "rope" || a.Bool("use_rotary_position_embeddings"); rope && !a.Bool("no_rope_fusion") {
+		const key = "trainer.megatron.no_rope_fusion"
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: without it one kernel of Transformer Engine rotates; planned are several operators", key).Of(key))
 	}
 	if a.Bool("deterministic_mode") {
 		const key = "trainer.megatron.deterministic_mode"

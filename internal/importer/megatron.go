@@ -29,6 +29,9 @@ var megatron = &Format{
 // ofTorchrun are options of torchrun, and what they are, by the number of processes.
 var ofTorchrun = []string{"nproc_per_node", "nnodes", "node_rank", "master_addr", "master_port", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "max_restarts", "standalone", "tee", "log_dir"}
 
+// mostProcesses is the largest number of nodes, and of processes of one, that is read.
+const mostProcesses = 1 << 20
+
 // megatron writes the arguments.
 func (j *job) megatron() {
 	args := j.get(megatronArguments)
@@ -37,18 +40,23 @@ func (j *job) megatron() {
 	}
 	j.out.put("model.preset", spec.MegatronPreset, j.from(args))
 	world := j.opts.Processes
-	per, nodes := int64(0), int64(1)
+	per, nodes := int64(0), int64(0)
 	for _, p := range args.Pairs {
 		name := strings.ReplaceAll(strings.TrimLeft(p.Key.Str, "-"), "-", "_")
 		row := trainer.Megatron.Find(name, "")
 		switch {
 		case slices.Contains(ofTorchrun, name):
-			switch n, err := strconv.ParseInt(p.Value.Str, 10, 64); {
-			case err != nil:
-			case name == "nproc_per_node":
-				per = n
-			case name == "nnodes":
+			if name != "nproc_per_node" && name != "nnodes" || world > 0 {
+				break
+			}
+			n, err := strconv.ParseInt(p.Value.Str, 10, 64)
+			if err != nil || n < 1 || n > mostProcesses {
+				j.fail(p.Value, "%s is a number of at most %d, not %s; --num-processes says on how many GPUs the job runs", p.Key.Str, mostProcesses, p.Value.Describe())
+			}
+			if name == "nnodes" {
 				nodes = n
+			} else {
+				per = n
 			}
 		case row == nil:
 			j.doc.Errs.Unknown(p.Key.Span, "argument of "+trainer.Megatron.Name, name, trainer.Megatron.Names(""))
@@ -59,8 +67,8 @@ func (j *job) megatron() {
 			j.set("trainer.megatron."+name, megatronArguments+"."+p.Key.Str, p.Value)
 		}
 	}
-	if world == 0 {
-		world = per * nodes
+	if world == 0 && per+nodes > 0 { // each is 1 where only the other is given
+		world = max(per, 1) * max(nodes, 1)
 	}
 	if world > 0 {
 		j.put("trainer.megatron.world_size", strconv.FormatInt(world, 10), nil)
@@ -77,21 +85,38 @@ func isMegatronScript(text []byte) bool {
 	return !strings.Contains(s, megatronArguments+":") && strings.Contains(s, "--num-layers") && strings.Contains(s, "--hidden-size") && strings.Contains(s, "--num-attention-heads")
 }
 
-// assignment is a variable that a line of a script sets; reference is where one is read.
+// assignment is a variable that a line of a script sets, to what is read or to anything else;
+// reference is where one is read, with what stands for it where it is not set.
 var (
-	assignment = regexp.MustCompile(`^\s*(?:export\s+)?([A-Za-z_][A-Za-z_0-9]*)=("[^"]*"|'[^']*'|[^\s(;]*)\s*(?:#.*)?$`)
-	reference  = regexp.MustCompile(`\$\{?([A-Za-z_][A-Za-z_0-9]*)\}?`)
+	assignment = regexp.MustCompile(`^\s*(?:export\s+)?([A-Za-z_]\w*)=("[^"]*"|'[^']*'|[^\s(;]*)\s*(?:#.*)?$`)
+	reference  = regexp.MustCompile(`\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))`)
+	unread     = regexp.MustCompile(`^\s*(?:export\s+)?([A-Za-z_]\w*)=\S`)
 )
 
+// ofNext is a word that is no value of the option before it: a program, an operator of the
+// shell, an array of further arguments.
+var ofNext = regexp.MustCompile(`^(?:--|#|\\|[)"']$|\)|\d*[<>]|[;|&]|["']?\$\{?\w*(?:\[[@*]\]|[@*])|.*\.py["']?$)`)
+
+// ofShell is an operator that begins another command.
+var ofShell = regexp.MustCompile(`^[;|&]|;$`)
+
+// argument is one of a script.
+type argument struct{ name, value string }
+
 // megatronScript writes the arguments in a shell script as YAML with the same lines: what
-// begins with two dashes, and the words after it. Variables are what the script sets last before.
+// begins with two dashes, and the words after it that are its own. Of an argument that is
+// repeated the last counts, as argparse has it. Variables are what the script sets last before.
 func megatronScript(text []byte) []byte {
 	vars := map[string]string{}
 	replaced := func(s string) string {
 		for range 8 { // variables of variables
 			next := reference.ReplaceAllStringFunc(s, func(m string) string {
-				if v, ok := vars[reference.FindStringSubmatch(m)[1]]; ok {
+				of := reference.FindStringSubmatch(m)
+				if v, ok := vars[of[1]+of[3]]; ok && (v != "" || of[2] == "") {
 					return v
+				}
+				if strings.Contains(m, ":-") {
+					return of[2]
 				}
 				return m
 			})
@@ -102,39 +127,82 @@ func megatronScript(text []byte) []byte {
 		}
 		return s
 	}
+	var lines [][]argument
+	last := map[string]int{} // the line of an argument
+	for n, line := range strings.Split(string(text), "\n") {
+		lines = append(lines, nil)
+		if !strings.Contains(line, "--") {
+			if m := assignment.FindStringSubmatch(line); m != nil {
+				vars[m[1]] = replaced(strings.Trim(m[2], `"'`))
+				continue
+			}
+			if m := unread.FindStringSubmatch(line); m != nil {
+				delete(vars, m[1])
+			}
+		}
+		for _, a := range megatronWords(strings.Fields(line)) {
+			key := strings.ReplaceAll(a.name, "_", "-")
+			if k, again := last[key]; again {
+				lines[k] = slices.DeleteFunc(lines[k], func(was argument) bool { return strings.ReplaceAll(was.name, "_", "-") == key })
+			}
+			last[key] = n
+			lines[n] = append(lines[n], argument{a.name, replaced(a.value)})
+		}
+	}
 	var b strings.Builder
 	b.WriteString("{" + megatronArguments + ": {")
-	seen := map[string]bool{}
-	for _, line := range strings.Split(string(text), "\n") {
-		if m := assignment.FindStringSubmatch(line); m != nil && !strings.Contains(line, "--") {
-			vars[m[1]] = replaced(strings.Trim(m[2], `"'`))
-			b.WriteString("\n")
-			continue
-		}
-		words := strings.Fields(line)
-		for i := 0; i < len(words) && !strings.HasPrefix(words[i], "#"); i++ {
-			name, value, has := strings.Cut(words[i], "=")
-			if at := strings.Index(name, "--"); at > 0 && strings.Trim(name[:at], `("'`+assigned) == "" {
-				name = name[at:]
-			}
-			if !strings.HasPrefix(name, "--") || len(name) < 4 {
-				continue
-			}
-			for !has && i+1 < len(words) && !strings.HasPrefix(words[i+1], "--") && !strings.ContainsAny(words[i+1], `\`) && !strings.HasPrefix(words[i+1], "#") && words[i+1] != ")" && words[i+1] != `"` {
-				i++
-				value = strings.TrimSpace(value + " " + words[i])
-			}
-			value = replaced(strings.Trim(value, `"')`))
-			name = strings.Trim(name, `"')\`)
-			if seen[name] {
-				continue
-			}
-			seen[name] = true
-			b.WriteString(strconv.Quote(name) + ": " + scalar(value) + ", ")
+	for _, line := range lines {
+		for _, a := range line {
+			b.WriteString(strconv.Quote(a.name) + ": " + scalar(a.value) + ", ")
 		}
 		b.WriteString("\n")
 	}
 	return []byte(strings.TrimRight(b.String(), "\n") + "}}\n")
+}
+
+// megatronWords are the arguments in the words of a line, up to the command after theirs.
+func megatronWords(words []string) []argument {
+	var out []argument
+	for i := 0; i < len(words) && !strings.HasPrefix(words[i], "#"); i++ {
+		if len(out) > 0 && ofShell.MatchString(words[i]) && !strings.HasPrefix(words[i], "--") {
+			break
+		}
+		name, value, _ := strings.Cut(words[i], "=")
+		if at := strings.Index(name, "--"); at > 0 && strings.Trim(name[:at], `("'`+assigned) == "" {
+			name = name[at:]
+		} else if at := strings.Index(words[i], "=--"); at > 0 || strings.Contains(words[i], `="--`) || strings.Contains(words[i], `='--`) || strings.Contains(words[i], "=(--") {
+			name, value, _ = strings.Cut(words[i][strings.Index(words[i], "--"):], "=")
+		}
+		if !strings.HasPrefix(name, "--") || len(name) < 4 {
+			continue
+		}
+		ended := strings.HasSuffix(words[i], ";")
+		name = strings.Trim(name, `"')\;`)
+		if value == "" {
+			for most := wordsOf(name); most > 0 && !ended && i+1 < len(words) && !ofNext.MatchString(words[i+1]); most-- {
+				i++
+				value = strings.TrimSpace(value + " " + words[i])
+				ended = strings.HasSuffix(words[i], ";")
+			}
+		}
+		out = append(out, argument{name, strings.Trim(value, `"');`)})
+		if ended {
+			break
+		}
+	}
+	return out
+}
+
+// wordsOf is how many words an option has at most.
+func wordsOf(option string) int {
+	name := strings.ReplaceAll(strings.TrimLeft(option, "-"), "-", "_")
+	switch row := trainer.Megatron.Find(name, ""); {
+	case name == "standalone" || row != nil && row.Form == trainer.Bool:
+		return 0
+	case slices.Contains(ofTorchrun, name) || row != nil && row.Form != trainer.Any:
+		return 1
+	}
+	return 1 << 10 // lists
 }
 
 // assigned are characters before the first argument in a variable of a script.

@@ -58,3 +58,32 @@ func TestMegatronMistakes(t *testing.T) {
 		}
 	}
 }
+
+// A value ends where the shell, a program or an array goes on; of what is repeated the last
+// counts, and what torchrun is told is read or a mistake.
+func TestMegatronWords(t *testing.T) {
+	const model = " --num-layers 4 --hidden-size 1024 --num-attention-heads 16 "
+	for script, want := range map[string]string{
+		"torchrun --nnodes 1 --nproc_per_node 8 pretrain_gpt.py" + model + "--bf16 2>&1 | tee log":   "num_attention_heads: 16\n    bf16: true\n    world_size: 8\n",
+		"torchrun --nproc_per_node=8 a.py" + model + "--micro-batch-size 2 --micro-batch-size 4":     "micro_batch_size: 4\n    world_size: 8\n",
+		"torchrun --nproc_per_node=8 a.py" + model + "--bf16 ${OTHER[@]}":                            "bf16: true\n    world_size: 8\n",
+		"torchrun --nproc_per_node=8 a.py" + model + "--bf16; echo done":                             "bf16: true\n    world_size: 8\n",
+		"torchrun --nproc_per_node=8 a.py" + model + "--bf16 && echo done":                           "bf16: true\n    world_size: 8\n",
+		"TP=${TP:-2}\ntorchrun --nproc_per_node 8 a.py" + model + "--tensor-model-parallel-size $TP": "tensor_model_parallel_size: 2\n    world_size: 8\n",
+		"torchrun --nnodes 2 a.py" + model:                                                           "world_size: 2\n",
+		"torchrun --nproc_per_node gpu a.py" + model:                                                 "a.sh:1:35: --nproc_per_node is a number",
+		"N=1\nN=$((2*4))\ntorchrun --nproc_per_node $N a.py" + model:                                 "a.sh:3:21: --nproc_per_node is a number",
+	} {
+		made, err := importer.Read([]importer.File{{Name: "a.sh", Text: []byte(script)}}, importer.Options{})
+		got := ""
+		if made != nil {
+			got = string(made.Text)
+		}
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: got\n%s, want %s", script, got, want)
+		}
+	}
+}

@@ -1,7 +1,9 @@
 package spec
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/memplan/memplan/internal/trainer"
 )
@@ -17,13 +19,17 @@ func (a *MegatronArguments) unmarshal(d *decoder, v *Value) {
 	a.Release = ""
 }
 
-// gpt2Tokens is how many tokens GPT2BPETokenizer has, whose files vocab_file and merge_file
-// name.
-const gpt2Tokens = 50257
+// gpt2Tokenizer is the tokenizer without tokenizer_type, whose files vocab_file and merge_file
+// name, and gpt2Tokens how many tokens it has.
+const (
+	gpt2Tokenizer = "GPT2BPETokenizer"
+	gpt2Tokens    = 50257
+)
 
 // megatron gives the sections what the arguments of Megatron say.
 func (s *Spec) megatron(a *Arguments) {
 	s.keysOfOthers()
+	s.megatronChecks(a)
 	refuse := func(name, what string) { s.Errs.Addf(a.Span(name), "%s: %s is not modelled", name, what) }
 	for _, name := range []string{"pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size"} {
 		if n := a.Int(name); n > 1 {
@@ -89,7 +95,16 @@ func (a *Arguments) fusedAdam() bool {
 // megatronRecompute is activation checkpointing (TransformerBlock._checkpointed_forward).
 func (s *Spec) megatronRecompute(a *Arguments) {
 	const method, layers = "recompute_method", "recompute_num_layers"
-	if a.Text("recompute_granularity") != "full" {
+	switch a.recomputed() {
+	case "":
+		return
+	case "selective":
+		if a.Has(method) {
+			s.Errs.Addf(a.Span(method), "recompute_method: Megatron has none with recompute_granularity selective")
+		}
+		if modules, given := a.words("recompute_modules"); given && !slices.Equal(modules, []string{"core_attn"}) {
+			s.Errs.Addf(a.Span("recompute_modules"), "recompute_modules: [%s] is not modelled; core_attn is", strings.Join(modules, ", "))
+		}
 		return
 	}
 	at := a.Span("recompute_granularity")
@@ -110,6 +125,98 @@ func (s *Spec) megatronRecompute(a *Arguments) {
 		}
 		s.Train.Checkpoint = c
 	}
+}
+
+// recomputed is the granularity of recomputation; recompute_activations is selective,
+// whatever else is said.
+func (a *Arguments) recomputed() string {
+	if a.Bool("recompute_activations") {
+		return "selective"
+	}
+	return a.Text("recompute_granularity")
+}
+
+// words are those of an argument of any number of words, which is a list or a text.
+func (a *Arguments) words(name string) (out []string, given bool) {
+	v, ok := a.Value(name).(*Value)
+	switch {
+	case !ok:
+		return nil, false
+	case v.Kind == List:
+		for _, it := range v.Items {
+			out = append(out, it.Str)
+		}
+		return out, true
+	}
+	return strings.FieldsFunc(v.Str, func(r rune) bool { return strings.ContainsRune(" ,[]\"'", r) }), true
+}
+
+// megatronChecks reports what Megatron refuses (validate_args in megatron/training/arguments.py,
+// TransformerConfig), and what of the arguments is not modelled.
+func (s *Spec) megatronChecks(a *Arguments) {
+	tp, heads, te := a.Int("tensor_model_parallel_size"), a.Int("num_attention_heads"), a.Text("transformer_impl") == trainer.TransformerEngine
+	multiple := func(name string, n int64, of string, d int64) {
+		if d > 0 && n%d != 0 {
+			s.Errs.Addf(a.Span(name), "%s, %d, must be a multiple of %s, %d", name, n, of, d)
+		}
+	}
+	const parallel = "tensor_model_parallel_size"
+	multiple("num_attention_heads", heads, parallel, tp)
+	if a.Value("kv_channels") == nil {
+		multiple("hidden_size", a.Int("hidden_size"), "num_attention_heads without kv_channels", heads)
+	}
+	if a.Bool("group_query_attention") {
+		multiple("num_query_groups", a.Int("num_query_groups"), parallel, tp)
+		multiple("num_attention_heads", heads, "num_query_groups", a.Int("num_query_groups"))
+	}
+	if n := a.Int("ffn_hidden_size"); n > 0 {
+		multiple("ffn_hidden_size", n, parallel, tp)
+	}
+	if n := a.Int("padded_vocab_size"); n > 0 {
+		multiple("padded_vocab_size", n, parallel, tp)
+	}
+	if a.Bool("sequence_parallel") {
+		multiple("seq_length", a.Int("seq_length"), parallel+" with sequence_parallel", tp)
+	}
+	if n, most := a.Int("seq_length"), a.Int("max_position_embeddings"); most < n {
+		s.Errs.Addf(a.Span("max_position_embeddings"), "max_position_embeddings, %d, must be at least seq_length, %d", most, n)
+	}
+	if name := "overlap_param_gather"; a.Bool(name) && !(a.Bool("overlap_grad_reduce") && a.Bool("use_distributed_optimizer")) {
+		s.Errs.Addf(a.Span(name), "%s needs overlap_grad_reduce and use_distributed_optimizer, Megatron says", name)
+	}
+	if name := "no_rope_fusion"; a.rotary() && !te && !a.Bool(name) {
+		s.Errs.Addf(a.Span(name), "rotary positions without Transformer Engine need no_rope_fusion: true, Megatron says")
+	}
+	if name := "attention_backend"; te && a.Text(name) == "local" {
+		s.Errs.Addf(a.Span(name), "attention_backend: local is of local layers, not of transformer_impl: transformer_engine")
+	}
+	if name := "loss_scale"; a.Number(name) != 0 {
+		s.Errs.Addf(a.Span(name), "loss_scale: a constant scale is not modelled; without it that of fp16 is found")
+	}
+	if name := "no_create_attention_mask_in_dataloader"; a.Bool(name) && (te && a.Text("attention_backend") == "unfused" || !te && !a.softmaxKernel()) {
+		s.Errs.Addf(a.Span(name), "%s: the mask that unfused softmax makes by itself is not modelled", name)
+	}
+	if name := "vocab_size"; a.Int("padded_vocab_size") == 0 && !a.Has(name) {
+		if t := a.Text("tokenizer_type"); t != "" && t != gpt2Tokenizer {
+			s.Errs.Addf(a.Span("tokenizer_type"), "vocab_size or padded_vocab_size is needed: how many tokens %s has is not known", t)
+		}
+	}
+}
+
+// rotary reports whether positions are rotations.
+func (a *Arguments) rotary() bool {
+	return a.Text("position_embedding_type") == "rope" || a.Bool("use_rotary_position_embeddings")
+}
+
+// softmaxKernel reports whether a kernel computes masked softmax of the local layers
+// (is_kernel_available in megatron/core/fusions/fused_softmax.py).
+func (a *Arguments) softmaxKernel() bool {
+	n, scores := a.Int("seq_length"), a.Int("micro_batch_size")*a.Int("num_attention_heads")/a.Int("tensor_model_parallel_size")
+	batches := int64(4)
+	if n <= 128 {
+		batches = 8
+	}
+	return a.fusedAdam() && !a.Bool("no_masked_softmax_fusion") && (a.Bool("bf16") || a.Bool("fp16")) && n > 16 && n <= 4096 && n%4 == 0 && scores%batches == 0
 }
 
 // MegatronParams are the params of Megatron's model that its arguments give; nil without
@@ -133,7 +240,7 @@ func (t *Trainer) MegatronParams() map[string]any {
 		given[name] = a.Bool(name)
 	}
 	given["normalization"], given["position_embedding_type"] = a.Text("normalization"), a.Text("position_embedding_type")
-	if a.Bool("use_rotary_position_embeddings") {
+	if a.rotary() {
 		given["position_embedding_type"] = "rope"
 	}
 	given["num_query_groups"] = nil
@@ -154,7 +261,7 @@ func (t *Trainer) MegatronParams() map[string]any {
 	given["masked_softmax_fusion"] = a.fusedAdam() && !a.Bool("no_masked_softmax_fusion")
 	given["create_attention_mask"] = !a.Bool("no_create_attention_mask_in_dataloader")
 	given["padded_vocab_size"] = a.paddedVocabulary()
-	given["core_attention_recompute"] = a.Text("recompute_granularity") == "selective" || a.Bool("recompute_activations")
+	given["core_attention_recompute"] = a.recomputed() == "selective"
 	given["dtype"] = "float32"
 	for name, dtype := range map[string]string{"bf16": "bfloat16", "fp16": "float16"} {
 		if a.Bool(name) {
@@ -172,10 +279,10 @@ func (a *Arguments) paddedVocabulary() int64 {
 	}
 	n := a.Int("vocab_size")
 	switch {
-	case a.Text("tokenizer_type") == "NullTokenizer":
+	case strings.HasPrefix(a.Text("tokenizer_type"), "Null"):
 		n++ // the end of documents
-	case n == 0:
-		n = gpt2Tokens
+	case a.Text("tokenizer_type") == "" || a.Text("tokenizer_type") == gpt2Tokenizer:
+		n = gpt2Tokens // whatever vocab_size says
 	}
 	multiple := a.Int("make_vocab_size_divisible_by") * a.Int("tensor_model_parallel_size")
 	return (n + multiple - 1) / multiple * multiple
@@ -200,9 +307,10 @@ func (t *Trainer) MegatronBuffers() MegatronBuffers {
 	tp, world := a.Int("tensor_model_parallel_size"), a.Int("world_size")
 	b := MegatronBuffers{Ranks: max(world/tp, 1), Distributed: a.Bool("use_distributed_optimizer"), Fused: a.fusedAdam(), TE: a.Text("transformer_impl") == trainer.TransformerEngine, Align: 1, Grads: "fp32"}
 	switch {
-	case a.Bool("grad_reduce_in_bf16"):
+	case a.Bool("accumulate_allreduce_grads_in_fp32"):
+	case a.Bool("bf16") && a.Bool("grad_reduce_in_bf16"):
 		b.Grads = "bf16"
-	case a.Bool("fp16") && !a.Bool("accumulate_allreduce_grads_in_fp32"):
+	case a.Bool("fp16"):
 		b.Grads = "fp16"
 	}
 	if a.Bool("overlap_grad_reduce") {

@@ -59,8 +59,9 @@ var megatronModelled = []Argument{
 
 	{Name: "bf16", Form: Bool, Default: false, Reach: Device, Why: "the type of the parameters"},
 	{Name: "fp16", Form: Bool, Default: false, Reach: Device, Why: "the type of the parameters"},
+	{Name: "loss_scale", Form: Number, Reach: Device, Why: "a constant scale is refused"},
 	{Name: "accumulate_allreduce_grads_in_fp32", Form: Bool, Default: false, Reach: Device, Why: "the type of the buffer of gradients; bf16 sets it"},
-	{Name: "grad_reduce_in_bf16", Form: Bool, Default: false, Reach: Device, Why: "the type of the buffer of gradients"},
+	{Name: "grad_reduce_in_bf16", Form: Bool, Default: false, Reach: Device, Why: "the type of the buffer of gradients, with bf16"},
 
 	{Name: "micro_batch_size", Default: int64(1), Min: 1, Reach: Device, Why: "samples of one batch of a GPU"},
 	{Name: "global_batch_size", Form: Int, Min: 1, Reach: Device, Why: "global_batch_size / (micro_batch_size * data-parallel size) batches are accumulated; without it one"},
@@ -88,6 +89,7 @@ var megatronModelled = []Argument{
 	{Name: "adam_beta1", Form: Number, Default: 0.9, Why: "a number"},
 	{Name: "adam_beta2", Form: Number, Default: 0.999, Why: "a number"},
 	{Name: "adam_eps", Form: Number, Default: 1e-8, Why: "a number"},
+	{Name: "no_check_for_nan_in_loss_and_grad", Form: Bool, Default: false, Reach: Device, Why: "the loss of a batch is not looked at"},
 	{Name: "deterministic_mode", Form: Bool, Default: false, Reach: Device, Why: "the gradient of the table of tokens by indexing"},
 }
 
@@ -126,7 +128,7 @@ func megatronOthers() []Argument {
 		{Nothing, "what is logged, saved or watched", `log_params_norm log_num_zeros_in_grad log_throughput log_progress timing_log_level log_energy no_barrier_with_level_1_timing timing_log_option tensorboard_log_interval
 			tensorboard_queue_size log_timers_to_tensorboard no_log_loss_scale_to_tensorboard log_validation_ppl_to_tensorboard log_memory_to_tensorboard log_world_size_to_tensorboard wandb_project wandb_entity wandb_exp_name
 			wandb_save_dir logging_level log_interval tensorboard_dir log_straggler disable_straggler_on_startup straggler_ctrlr_port straggler_minmax_count config_logger_dir no_one_logger profile profile_step_start
-			profile_step_end use_pytorch_profiler profile_ranks record_memory_history memory_snapshot_path error_injection_rate error_injection_type rerun_mode no_check_for_nan_in_loss_and_grad check_for_spiky_loss
+			profile_step_end use_pytorch_profiler profile_ranks record_memory_history memory_snapshot_path error_injection_rate error_injection_type rerun_mode check_for_spiky_loss
 			check_for_large_grads check_weight_hash_across_dp_replicas_interval result_rejected_tracker_filename iterations_to_skip save save_interval save_retain_interval no_save_optim no_save_rng load no_load_optim
 			no_load_rng no_strict_fsdp_dtensor_load non_persistent_save_interval non_persistent_ckpt_type non_persistent_global_ckpt_dir non_persistent_local_ckpt_dir non_persistent_local_ckpt_algo finetune
 			pretrained_checkpoint ckpt_step no_initialization no_use_tokenizer_model_from_checkpoint_args exit_on_missing_checkpoint use_dist_ckpt use_persistent_ckpt_worker auto_detect_ckpt_format dist_ckpt_format ckpt_format
@@ -135,7 +137,7 @@ func megatronOthers() []Argument {
 			exit_signal_handler inprocess_restart enable_ft_package calc_ft_timeouts verify_integrity`},
 		{Nothing, "numbers, data and processes", `seed data_parallel_random_init init_method_std embedding_init_method_std init_method_xavier_uniform lr_decay_style lr_decay_iters lr_decay_samples lr_wsd_decay_samples
 			lr_wsd_decay_iters lr_warmup_fraction lr_warmup_iters lr_warmup_samples lr_warmup_init min_lr override_opt_param_scheduler use_checkpoint_opt_param_scheduler decoupled_lr decoupled_min_lr lr_wsd_decay_style
-			start_weight_decay end_weight_decay weight_decay_incr_style sgd_momentum loss_scale initial_loss_scale min_loss_scale loss_scale_window hysteresis train_iters train_samples eval_iters eval_interval
+			start_weight_decay end_weight_decay weight_decay_incr_style sgd_momentum initial_loss_scale min_loss_scale loss_scale_window hysteresis train_iters train_samples eval_iters eval_interval
 			full_validation multiple_validation_sets skip_train train_sync_interval rotary_base rotary_interleaved rope_type vocab_file merge_file tokenizer_model tokenizer_metadata tiktoken_pattern tiktoken_num_special_tokens
 			tiktoken_special_tokens legacy_tokenizer trust_remote_code data_path split train_data_path valid_data_path test_data_path data_args_path per_split_data_args_path data_cache_path no_mmap_bin_files mock_data
 			num_workers reset_position_ids eod_mask_loss num_dataset_builder_threads object_storage_cache_path mid_level_dataset_surplus dataloader_type distributed_backend distributed_timeout_minutes
