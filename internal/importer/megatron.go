@@ -78,11 +78,18 @@ func (j *job) megatron() {
 	}
 }
 
+// comment is the rest of a line that neither a shell nor YAML reads; specLine is one of specs
+// alone.
+var (
+	comment  = regexp.MustCompile(`(?m)(^|\s)#.*$`)
+	specLine = regexp.MustCompile(`(?m)^memplan:`)
+)
+
 // isMegatronScript reports whether a text is a shell script that gives pretrain_gpt.py its
 // arguments.
 func isMegatronScript(text []byte) bool {
-	s := string(text)
-	return !strings.Contains(s, megatronArguments+":") && strings.Contains(s, "--num-layers") && strings.Contains(s, "--hidden-size") && strings.Contains(s, "--num-attention-heads")
+	s := comment.ReplaceAllString(string(text), "$1")
+	return !specLine.MatchString(s) && !strings.Contains(s, megatronArguments+":") && strings.Contains(s, "--num-layers") && strings.Contains(s, "--hidden-size") && strings.Contains(s, "--num-attention-heads")
 }
 
 // assignment is a variable that a line of a script sets, to what is read or to anything else;
