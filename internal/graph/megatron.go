@@ -21,6 +21,7 @@ func (el *building) megatronLoop(given map[string]any) {
 	given["has_mask"] = !t.Args().Bool("no_create_attention_mask_in_dataloader")
 	checks := !t.Args().Bool("no_check_for_nan_in_loss_and_grad") && !t.Args().Bool("fp16") // which scales the loss
 	given["checks"] = checks
+	given["experts"] = t.Args().Int("num_experts") > 0
 	a := t.Args()
 	if name := "attention_backend"; a.Text("transformer_impl") == trainer.TransformerEngine && a.Text(name) == "auto" {
 		key := "trainer.megatron." + name

@@ -30,8 +30,9 @@ const (
 func (s *Spec) megatron(a *Arguments) {
 	s.keysOfOthers()
 	s.megatronChecks(a)
+	s.megatronExperts(a)
 	refuse := func(name, what string) { s.Errs.Addf(a.Span(name), "%s: %s is not modelled", name, what) }
-	for _, name := range []string{"pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size"} {
+	for _, name := range []string{"pipeline_model_parallel_size", "context_parallel_size"} {
 		if n := a.Int(name); n > 1 {
 			s.Errs.Addf(a.Span(name), "%s: %d is not modelled; 1 is", name, n)
 		}
@@ -262,6 +263,7 @@ func (t *Trainer) MegatronParams() map[string]any {
 	given["create_attention_mask"] = !a.Bool("no_create_attention_mask_in_dataloader")
 	given["padded_vocab_size"] = a.paddedVocabulary()
 	given["core_attention_recompute"] = a.recomputed() == "selective"
+	a.megatronExpertParams(given)
 	given["dtype"] = "float32"
 	for name, dtype := range map[string]string{"bf16": "bfloat16", "fp16": "float16"} {
 		if a.Bool(name) {
