@@ -14,13 +14,20 @@ func (j *job) makeMegatron() {
 		return
 	}
 	var shared int64
+	experts := map[*python.Cell]bool{}
 	root := j.order[0]
 	python.EachParameter(root, func(of *python.Module, k int) {
-		if m.Shared.Fits(of.ParameterPath(root, k)) {
-			shared += of.Params[k].T.Numel()
+		path, cell := of.ParameterPath(root, k), of.Params[k]
+		if m.Shared.Fits(path) {
+			shared += cell.T.Numel()
 		}
+		experts[cell] = m.Experts.Fits(path)
 	})
-	j.megatron = distributed.NewMegatron(j.Interp, m, j.opts[0], j.steppers[0].groups, shared)
+	expert := make([]bool, len(j.opts[0]))
+	for k, c := range j.opts[0] {
+		expert[k] = experts[c]
+	}
+	j.megatron = distributed.NewMegatron(j.Interp, m, j.opts[0], j.steppers[0].groups, expert, shared)
 	j.masters = make([]*optim.Param, len(j.opts[0]))
 }
 
@@ -31,23 +38,25 @@ func (j *job) megatronStep() {
 	j.Label("Optimizer.step#" + o.Row.Name + ".step")
 	j.Env().GradMode = false
 	j.megatron.Prepare()
-	var groups []optim.Group
-	for g, members := range j.steppers[0].groups {
-		group := optim.Group{Args: o.Args}
-		if len(o.Groups) > 0 {
-			group.Args = o.Groups[g].Args
-		}
-		for _, k := range j.megatron.Stepped(members) {
-			if j.masters[k] == nil {
-				j.masters[k] = &optim.Param{}
+	for n := range j.megatron.Optimizers() {
+		var groups []optim.Group
+		for g, members := range j.steppers[0].groups {
+			group := optim.Group{Args: o.Args}
+			if len(o.Groups) > 0 {
+				group.Args = o.Groups[g].Args
 			}
-			j.masters[k].T, j.masters[k].Grad = j.megatron.Steps(k)
-			group.Params = append(group.Params, j.masters[k])
+			for _, k := range j.megatron.Stepped(n, members) {
+				if j.masters[k] == nil {
+					j.masters[k] = &optim.Param{}
+				}
+				j.masters[k].T, j.masters[k].Grad = j.megatron.Steps(k)
+				group.Params = append(group.Params, j.masters[k])
+			}
+			groups = append(groups, group)
 		}
-		groups = append(groups, group)
+		j.Quiet(func() { o.Row.Step(j, groups) })
+		j.megatron.Copied(n)
 	}
-	j.Quiet(func() { o.Row.Step(j, groups) })
-	j.megatron.Copied()
 	j.Pop(outer)
 	for _, c := range j.opts[0] {
 		j.Changes(c.T)

@@ -292,7 +292,7 @@ func (a *Arguments) paddedVocabulary() int64 {
 
 // MegatronBuffers is how parameters and gradients lie in buffers.
 type MegatronBuffers struct {
-	Ranks, Bucket, Align int64
+	Ranks, ExpertRanks, Bucket, Padded int64
 	Distributed          bool
 	TE                   bool   // layers are Transformer Engine's
 	Fused                bool   // by kernels of Transformer Engine or Apex
@@ -307,7 +307,7 @@ const megatronBuckets, bucketOfRank = 40000000, 1000000
 func (t *Trainer) MegatronBuffers() MegatronBuffers {
 	a := &t.Megatron.Arguments
 	tp, world := a.Int("tensor_model_parallel_size"), a.Int("world_size")
-	b := MegatronBuffers{Ranks: max(world/tp, 1), Distributed: a.Bool("use_distributed_optimizer"), Fused: a.fusedAdam(), TE: a.Text("transformer_impl") == trainer.TransformerEngine, Align: 1, Grads: "fp32"}
+	b := MegatronBuffers{Ranks: max(world/tp, 1), Distributed: a.Bool("use_distributed_optimizer"), Fused: a.fusedAdam(), TE: a.Text("transformer_impl") == trainer.TransformerEngine, Padded: 1, Grads: "fp32"}
 	switch {
 	case a.Bool("accumulate_allreduce_grads_in_fp32"):
 	case a.Bool("bf16") && a.Bool("grad_reduce_in_bf16"):
@@ -321,11 +321,11 @@ func (t *Trainer) MegatronBuffers() MegatronBuffers {
 			b.Bucket = n
 		}
 	}
-	if b.Distributed {
-		b.Align = lcm(b.Ranks, 128)
-		if a.Bool("ddp_pad_buckets_for_high_nccl_busbw") {
-			b.Align = lcm(b.Align, 1<<16)
-		}
+	if a.Bool("ddp_pad_buckets_for_high_nccl_busbw") {
+		b.Padded = 1 << 16
+	}
+	if ep := a.Int("expert_model_parallel_size"); ep > 1 {
+		b.ExpertRanks = max(world/(ep*a.expertTensor()), 1)
 	}
 	return b
 }
@@ -361,13 +361,4 @@ func megatronSettings(_, given *Value, key, value string) ([]Setting, bool) {
 		}
 	}
 	return nil, false
-}
-
-// lcm is the least common multiple of two positive numbers.
-func lcm(a, b int64) int64 {
-	x, y := a, b
-	for y != 0 {
-		x, y = y, x%y
-	}
-	return a / x * b
 }

@@ -24,13 +24,21 @@ type Megatron struct {
 	*program.Megatron
 	params []*megatronParam // in the order of Module.parameters
 	index  map[*autograd.Object]*megatronParam
-	order  []*megatronParam // in the order of the optimizer's groups
-	shared int64            // elements of gradients that tensor-parallel processes add up
+	parts  []*megatronPart
+	shared int64 // elements of gradients that tensor-parallel processes add up
 
 	scalars []*op.Tensor
-	buffer  *op.Tensor // grad_data
-	buckets []*megatronBucket
 	passes  int64 // backward passes since the last step
+}
+
+// megatronPart is the parameters that the same processes have, with a buffer and an optimizer
+// of their own: those of experts that are spread over GPUs, and all others.
+type megatronPart struct {
+	ranks   int64            // data-parallel processes
+	params  []*megatronParam // in the order of Module.parameters
+	order   []*megatronParam // in the order of the optimizer's groups
+	buffer  *op.Tensor       // grad_data
+	buckets []*megatronBucket
 }
 
 // megatronBucket is a part of the buffer that is reduced by itself.
@@ -43,6 +51,7 @@ type megatronBucket struct {
 
 // megatronParam is a parameter.
 type megatronParam struct {
+	of       *megatronPart
 	cell     *python.Cell
 	bucket   *megatronBucket
 	at       int64      // in the buffers
@@ -55,23 +64,34 @@ type megatronParam struct {
 func (x *megatronParam) numel() int64 { return x.cell.T.Numel() }
 
 // NewMegatron puts DistributedDataParallel around a model and makes what its optimizer
-// keeps; groups are the parameters of the optimizer's groups, and shared is how many elements
-// those have whose gradients tensor-parallel processes add up, with sequence parallelism.
-func NewMegatron(p *python.Interp, m *program.Megatron, cells []*python.Cell, groups [][]int, shared int64) *Megatron {
-	e := &Megatron{p: p, Megatron: m, shared: shared, index: map[*autograd.Object]*megatronParam{}}
-	for _, c := range cells {
+// keeps; groups are the parameters of the optimizer's groups, expert says which are those of
+// experts, and shared is how many elements those have whose gradients tensor-parallel processes
+// add up, with sequence parallelism.
+func NewMegatron(p *python.Interp, m *program.Megatron, cells []*python.Cell, groups [][]int, expert []bool, shared int64) *Megatron {
+	dense, experts := &megatronPart{ranks: m.Ranks}, &megatronPart{ranks: m.ExpertRanks}
+	e := &Megatron{p: p, Megatron: m, shared: shared, index: map[*autograd.Object]*megatronParam{}, parts: []*megatronPart{dense}}
+	for k, c := range cells {
 		if a, b := cells[0].T.DType, c.T.DType; a != b {
 			p.Fail("parameters of %s and %s in one model are not modelled with trainer: megatron", a, b)
 		}
-		x := &megatronParam{cell: c, to: c.T.Numel()}
+		x := &megatronParam{cell: c, to: c.T.Numel(), of: dense}
+		if expert[k] {
+			x.of = experts
+		}
+		x.of.params = append(x.of.params, x)
 		e.params = append(e.params, x)
 		e.index[autograd.Of(c.T)] = x
 	}
 	outer := p.Push()
 	p.Label("DistributedDataParallel")
 	p.Env().GradMode = false
-	numel := e.lay()
-	p.OnStream(autograd.ReduceStream, func() { e.allocate(numel) })
+	if len(experts.params) > 0 {
+		e.parts = append(e.parts, experts)
+	}
+	for _, part := range e.parts {
+		numel := e.lay(part)
+		p.OnStream(autograd.ReduceStream, func() { e.allocate(part, numel) })
+	}
 	for _, x := range e.params {
 		autograd.Of(x.cell.T).Ready = e.arrived
 	}
@@ -79,17 +99,21 @@ func NewMegatron(p *python.Interp, m *program.Megatron, cells []*python.Cell, gr
 		e.scalars = append(e.scalars, e.vector(teWorkspace(p.Env().Arch), tensor.Uint8))
 	}
 	p.Label("MegatronOptimizer")
-	e.scalars = append(e.scalars, e.vector(1, tensor.Float32)) // the scale of the loss
-	if e.Scaler {
-		for range 4 { // DynamicGradScaler: the least scale, two factors; found_inf
-			e.scalars = append(e.scalars, e.vector(1, tensor.Float32))
+	for _, part := range e.parts {
+		e.scalars = append(e.scalars, e.vector(1, tensor.Float32)) // the scale of the loss
+		if e.Scaler {
+			for range 4 { // DynamicGradScaler: the least scale, two factors; found_inf
+				e.scalars = append(e.scalars, e.vector(1, tensor.Float32))
+			}
+			e.scalars = append(e.scalars, e.vector(1, tensor.Int32)) // _dummy_overflow_buf
 		}
-		e.scalars = append(e.scalars, e.vector(1, tensor.Int32)) // _dummy_overflow_buf
-	}
-	for _, members := range groups {
-		for _, k := range e.inOrder(members) {
-			e.params[k].copyToMaster(e)
-			e.order = append(e.order, e.params[k])
+		for _, members := range groups {
+			for _, k := range e.inOrder(members) {
+				if x := e.params[k]; x.of == part {
+					x.copyToMaster(e)
+					part.order = append(part.order, x)
+				}
+			}
 		}
 	}
 	p.Pop(outer)
@@ -113,15 +137,16 @@ func teWorkspace(arch int) int64 {
 // (_pad_start_of_param_if_needed).
 const paramAlign = 64
 
-// lay decides where parameters lie in the buffers, the last ones first, and which of their
-// elements this process steps. It returns how many elements the buffers have.
-func (e *Megatron) lay() int64 {
+// lay decides where the parameters of a part lie in its buffers, the last ones first, and which
+// of their elements this process steps. It returns how many elements the buffers have.
+func (e *Megatron) lay(p *megatronPart) int64 {
 	var at, start int64
 	var bucket []*megatronParam
 	end := func() {
-		size := tensor.DivUp(at-start, e.Align) * e.Align
+		align := e.align(p.ranks)
+		size := tensor.DivUp(at-start, align) * align
 		if e.Distributed {
-			part := size / e.Ranks
+			part := size / p.ranks
 			for _, x := range bucket {
 				x.from, x.to = 0, min(max(start+part-x.at, 0), x.numel())
 			}
@@ -131,10 +156,10 @@ func (e *Megatron) lay() int64 {
 		for _, x := range bucket {
 			x.bucket = b
 		}
-		e.buckets = append(e.buckets, b)
+		p.buckets = append(p.buckets, b)
 		at, bucket = start, nil
 	}
-	for _, x := range slices.Backward(e.params) {
+	for _, x := range slices.Backward(p.params) {
 		if e.Distributed {
 			at = tensor.DivUp(at, paramAlign) * paramAlign
 		}
@@ -151,34 +176,43 @@ func (e *Megatron) lay() int64 {
 	return start
 }
 
-// allocate makes the buffers. With the distributed optimizer the parameters move into theirs.
-func (e *Megatron) allocate(numel int64) {
+// align is to which multiple of elements a bucket is padded (_pad_end_of_bucket_if_needed).
+func (e *Megatron) align(ranks int64) int64 {
+	if !e.Distributed {
+		return 1
+	}
+	return lcm(lcm(ranks, 128), e.Padded)
+}
+
+// allocate makes the buffers of a part. With the distributed optimizer the parameters move into
+// theirs.
+func (e *Megatron) allocate(part *megatronPart, numel int64) {
 	p := e.p
 	var params *op.Tensor
 	if e.Distributed {
 		params = e.vector(numel, e.params[0].cell.T.DType)
 		p.Mark(params, trace.Parameters)
 	}
-	e.buffer = e.vector(numel, e.Grads)
-	p.Mark(e.buffer, trace.Gradients)
+	part.buffer = e.vector(numel, e.Grads)
+	p.Mark(part.buffer, trace.Gradients)
 	var start int64
-	for _, b := range e.buckets {
+	for _, b := range part.buckets {
 		l := tensor.Contiguous(tensor.D(b.size))
 		l.Offset, start = start, start+b.size
-		b.grads = p.Alias(e.buffer, l, e.Grads)
+		b.grads = p.Alias(part.buffer, l, e.Grads)
 	}
-	for _, x := range e.params {
+	for _, x := range part.params {
 		l := tensor.Contiguous(x.cell.T.Size)
 		if e.Distributed {
 			l = tensor.Contiguous(tensor.D(max(x.to-x.from, 0)))
 		}
 		l.Offset = x.at + x.from
-		x.grad = p.Alias(e.buffer, l, e.Grads)
+		x.grad = p.Alias(part.buffer, l, e.Grads)
 	}
 	if params == nil {
 		return
 	}
-	for _, x := range slices.Backward(e.params) {
+	for _, x := range slices.Backward(part.params) {
 		l := tensor.Contiguous(x.cell.T.Size)
 		l.Offset = x.at
 		p.MoveInto(x.cell.T, params, l)
@@ -208,9 +242,16 @@ func (e *Megatron) inOrder(members []int) []int {
 	return out
 }
 
-// Stepped are the parameters of a group that this process steps, in the optimizer's order.
-func (e *Megatron) Stepped(members []int) []int {
-	return slices.DeleteFunc(e.inOrder(members), func(k int) bool { return e.params[k].to <= e.params[k].from })
+// Optimizers is how many there are, one after another.
+func (e *Megatron) Optimizers() int { return len(e.parts) }
+
+// Stepped are the parameters of a group that this process steps with the n-th optimizer, in its
+// order.
+func (e *Megatron) Stepped(n int, members []int) []int {
+	return slices.DeleteFunc(e.inOrder(members), func(k int) bool {
+		x := e.params[k]
+		return x.of != e.parts[n] || x.to <= x.from
+	})
 }
 
 // arrived is the hook of a parameter whose gradient is ready (_make_backward_post_hook). With
@@ -256,23 +297,29 @@ func (e *Megatron) Steps(k int) (t, grad *op.Tensor) {
 // Prepare is what comes before the optimizer's own step (prepare_grads): gradients of
 // another type than float32 are copied.
 func (e *Megatron) Prepare() {
-	for _, b := range e.buckets {
-		if b.ready < b.params {
-			e.check(b)
+	for _, part := range e.parts {
+		for _, b := range part.buckets {
+			if b.ready < b.params {
+				e.check(b)
+			}
+			b.ready = 0
 		}
-		b.ready = 0
 	}
 	e.passes = 0
 	if e.shared > 0 { // _allreduce_non_tensor_model_parallel_grads
 		e.p.Drop(e.vector(e.shared, e.Grads))
 	}
-	for _, x := range e.order {
-		if x.to > x.from && e.Grads != tensor.Float32 {
-			x.own = e.vector(x.to-x.from, tensor.Float32)
-			e.p.Mark(x.own, trace.Gradients)
+	for _, part := range e.parts {
+		for _, x := range part.order {
+			if x.to > x.from && e.Grads != tensor.Float32 {
+				x.own = e.vector(x.to-x.from, tensor.Float32)
+				e.p.Mark(x.own, trace.Gradients)
+			}
 		}
 	}
-	e.norm()
+	for _, part := range e.parts {
+		e.norm(part)
+	}
 }
 
 // apexNorms is how many sums amp_C.multi_tensor_l2norm makes of all gradients
@@ -280,7 +327,7 @@ func (e *Megatron) Prepare() {
 const apexNorms = 320
 
 // norm is get_grad_norm_fp32 (megatron/core/optimizer/clip_grads.py). Gradients are scaled in place.
-func (e *Megatron) norm() {
+func (e *Megatron) norm(part *megatronPart) {
 	p := e.p
 	noop := e.vector(1, tensor.Int32)
 	var norms []*op.Tensor
@@ -288,7 +335,7 @@ func (e *Megatron) norm() {
 		norms = append(norms, e.vector(apexNorms, tensor.Float32), e.vector(1, tensor.Float32))
 	} else {
 		two := 2.0
-		for _, x := range e.order {
+		for _, x := range part.order {
 			if x.to > x.from {
 				norms = append(norms, p.Do1(aten.VectorNorm, &aten.NormArgs{P: &two}, x.grad))
 			}
@@ -300,10 +347,10 @@ func (e *Megatron) norm() {
 	p.Drop(square, total, noop)
 }
 
-// Copied is what comes after the optimizer's step (_copy_main_params_to_model_params): without
+// Copied is what comes after the step of the n-th optimizer (_copy_main_params_to_model_params): without
 // kernels that do it at once, with a scaler of the loss, each parameter is scaled by 1.
-func (e *Megatron) Copied() {
-	for _, x := range e.order {
+func (e *Megatron) Copied(n int) {
+	for _, x := range e.parts[n].order {
 		if e.Scaler && !e.Fused && x.master != nil {
 			e.p.Drop(e.vector(x.to-x.from, tensor.Float32))
 		}
@@ -312,8 +359,17 @@ func (e *Megatron) Copied() {
 
 // ZeroGrad is zero_grad_buffer of the model and zero_grad of the optimizer.
 func (e *Megatron) ZeroGrad() {
-	for _, x := range e.order {
+	for _, x := range e.params {
 		e.p.Drop(x.own)
 		x.own = nil
 	}
+}
+
+// lcm is the least common multiple of two positive numbers.
+func lcm(a, b int64) int64 {
+	x, y := a, b
+	for y != 0 {
+		x, y = y, x%y
+	}
+	return a / x * b
 }
