@@ -51,8 +51,8 @@ func (el *building) megatronLoop(given map[string]any) {
 }
 
 // sharedOfMegatron are patterns of the parameters that every tensor-parallel process has and that
-// see a part of the sequence: norms, and biases of RowParallelLinear.
-var sharedOfMegatron = program.Patterns{"*norm.*", "*linear_proj_bias", "*linear_fc2_bias"}
+// see a part of the sequence: norms, biases of RowParallelLinear and what chooses experts.
+var sharedOfMegatron = program.Patterns{"*norm.*", "*linear_proj_bias", "*mlp.linear_fc2_bias", "*mlp.router.weight"}
 
 // undecayedOfMegatron are patterns of the parameters that Megatron gives no weight decay:
 // biases and what has one dimension (_get_param_groups in megatron/core/optimizer/__init__.py).

@@ -359,9 +359,11 @@ func (e *Megatron) Copied(n int) {
 
 // ZeroGrad is zero_grad_buffer of the model and zero_grad of the optimizer.
 func (e *Megatron) ZeroGrad() {
-	for _, x := range e.params {
-		e.p.Drop(x.own)
-		x.own = nil
+	for _, part := range e.parts {
+		for _, x := range part.order {
+			e.p.Drop(x.own)
+			x.own = nil
+		}
 	}
 }
 
