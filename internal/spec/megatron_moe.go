@@ -1,6 +1,11 @@
 package spec
 
-import "github.com/memplan/memplan/internal/trainer"
+import (
+	"slices"
+	"strconv"
+
+	"github.com/memplan/memplan/internal/trainer"
+)
 
 // megatronExperts reports what Megatron refuses of mixtures of experts, and what of them is not
 // modelled.
@@ -142,5 +147,22 @@ func (a *Arguments) megatronExpertParams(given map[string]any) {
 		given[name] = a.Value(name)
 	}
 	given["moe_token_dispatcher_type"], given["balance"] = a.Text("moe_token_dispatcher_type"), a.Text("balance")
+	given["moe_router_score_function"], given["moe_router_pre_softmax"] = a.Text("moe_router_score_function"), a.Bool("moe_router_pre_softmax")
+	given["moe_router_topk_scaling_factor"] = a.Value("moe_router_topk_scaling_factor")
+	given["aux_loss"], given["z_loss"] = a.auxiliary(), a.Value("moe_z_loss_coeff") != nil
 	given["moe_grouped_gemm"] = a.Bool("moe_grouped_gemm")
+}
+
+// auxiliary reports whether there is an auxiliary loss.
+func (a *Arguments) auxiliary() bool {
+	words, given := a.words("moe_router_load_balancing_type")
+	if given && !slices.Contains(words, "aux_loss") {
+		return false
+	}
+	v, ok := a.Value("moe_aux_loss_coeff").(*Value)
+	if !ok {
+		return false
+	}
+	n, err := strconv.ParseFloat(v.Str, 64)
+	return v.Kind == List || err != nil || n != 0
 }
