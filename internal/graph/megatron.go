@@ -44,6 +44,7 @@ func (el *building) megatronLoop(given map[string]any) {
 	if t.Args().Bool("sequence_parallel") && t.Args().Int("tensor_model_parallel_size") > 1 {
 		m.Shared = sharedOfMegatron
 	}
+	m.Grouped = b.TE && a.Int("num_experts") > 0 && a.Bool("moe_grouped_gemm")
 	if m.ExpertRanks = b.ExpertRanks; m.ExpertRanks > 0 {
 		m.Experts = program.Patterns{"*.mlp.experts.*"}
 	}

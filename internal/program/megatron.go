@@ -14,6 +14,7 @@ type Megatron struct {
 	Accumulation int64        // microbatches of a step
 	Distributed  bool         // the distributed optimizer
 	TE           bool         // layers are Transformer Engine's, which keep a workspace
+	Grouped      bool         // experts are one of those, which keeps a workspace for each of four streams
 	Fused        bool         // kernels of Transformer Engine or Apex take all gradients at once
 	Checks       bool         // whether gradients are NaN
 	Scaler       bool         // the loss is scaled: DynamicGradScaler

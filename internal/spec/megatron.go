@@ -182,6 +182,12 @@ func (s *Spec) megatronChecks(a *Arguments) {
 	if n, most := a.Int("seq_length"), a.Int("max_position_embeddings"); most < n {
 		s.Errs.Addf(a.Span("max_position_embeddings"), "max_position_embeddings, %d, must be at least seq_length, %d", most, n)
 	}
+	if n := a.Int(optimizerInstances); n > 1 {
+		if !a.Bool("use_distributed_optimizer") {
+			s.Errs.Addf(a.Span(optimizerInstances), "%s needs use_distributed_optimizer, Megatron says", optimizerInstances)
+		}
+		multiple("world_size", a.world(), optimizerInstances+" times tensor_model_parallel_size", n*tp)
+	}
 	if name := "overlap_param_gather"; a.Bool(name) && !(a.Bool("overlap_grad_reduce") && a.Bool("use_distributed_optimizer")) {
 		s.Errs.Addf(a.Span(name), "%s needs overlap_grad_reduce and use_distributed_optimizer, Megatron says", name)
 	}
@@ -290,6 +296,9 @@ func (a *Arguments) paddedVocabulary() int64 {
 	return (n + multiple - 1) / multiple * multiple
 }
 
+// optimizerInstances is how many groups of processes have the distributed optimizer each.
+const optimizerInstances = "num_distributed_optimizer_instances"
+
 // MegatronBuffers is how parameters and gradients lie in buffers.
 type MegatronBuffers struct {
 	Ranks, ExpertRanks, Bucket, Padded int64
@@ -326,6 +335,9 @@ func (t *Trainer) MegatronBuffers() MegatronBuffers {
 	}
 	if ep := a.Int("expert_model_parallel_size"); ep > 1 {
 		b.ExpertRanks = max(world/(ep*a.expertTensor()), 1)
+	}
+	if n := a.Int(optimizerInstances); b.Distributed && n > 1 {
+		b.Ranks, b.ExpertRanks = max(b.Ranks/n, 1), max(b.ExpertRanks/n, min(b.ExpertRanks, 1))
 	}
 	return b
 }

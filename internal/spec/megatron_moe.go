@@ -42,6 +42,8 @@ func (s *Spec) megatronExperts(a *Arguments) {
 	}
 	if name := "moe_grouped_gemm"; a.Bool(name) && a.Text("transformer_impl") != trainer.TransformerEngine {
 		refuse(name, "GroupedMLP of local layers")
+	} else if a.Bool(name) && !a.Bool("disable_bias_linear") {
+		refuse(name, "biases of TEGroupedMLP; write disable_bias_linear: true")
 	}
 }
 

@@ -98,6 +98,11 @@ func NewMegatron(p *python.Interp, m *program.Megatron, cells []*python.Cell, gr
 	if e.TE {
 		e.scalars = append(e.scalars, e.vector(teWorkspace(p.Env().Arch), tensor.Uint8))
 	}
+	if e.Grouped {
+		for range groupedStreams {
+			e.scalars = append(e.scalars, e.vector(teWorkspace(p.Env().Arch), tensor.Uint8))
+		}
+	}
 	p.Label("MegatronOptimizer")
 	for _, part := range e.parts {
 		e.scalars = append(e.scalars, e.vector(1, tensor.Float32)) // the scale of the loss
@@ -132,6 +137,10 @@ func teWorkspace(arch int) int64 {
 	}
 	return 4 * mib
 }
+
+// groupedStreams is on how many streams Transformer Engine multiplies the matrices of experts
+// (get_multi_stream_cublas_workspace there).
+const groupedStreams = 4
 
 // paramAlign is to how many elements the distributed optimizer aligns parameters
 // (_pad_start_of_param_if_needed).
