@@ -37,10 +37,11 @@ func (el *building) megatronLoop(given map[string]any) {
 	}
 	if a.Bool("deterministic_mode") {
 		const key = "trainer.megatron.deterministic_mode"
-		el.notModelled = append(el.notModelled, note.Asked.New("%s: what sorts indices in the derivative of the loss, a few numbers for each token", key).Of(key))
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: what sorts indices in the derivative of the loss, a few numbers for each token, and how routers write their choice", key).Of(key))
 	}
+	el.megatronBalance()
 	b := t.MegatronBuffers()
-	m := &program.Megatron{World: b.Ranks * a.Int("tensor_model_parallel_size"), Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: checks, Bucket: b.Bucket, Padded: b.Padded, TE: b.TE, Scaler: t.Args().Bool("fp16")}
+	m := &program.Megatron{World: max(a.Int("world_size"), a.Int("tensor_model_parallel_size")), Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: checks, Bucket: b.Bucket, Padded: b.Padded, TE: b.TE, Scaler: t.Args().Bool("fp16")}
 	if t.Args().Bool("sequence_parallel") && t.Args().Int("tensor_model_parallel_size") > 1 {
 		m.Shared = sharedOfMegatron
 	}

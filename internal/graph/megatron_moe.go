@@ -1,6 +1,9 @@
 package graph
 
-import "github.com/memplan/memplan/internal/spec"
+import (
+	"github.com/memplan/memplan/internal/note"
+	"github.com/memplan/memplan/internal/spec"
+)
 
 // megatronExperts is the file with the blocks of Megatron's mixtures of experts.
 const megatronExperts = "megatron/moe"
@@ -23,4 +26,18 @@ func (el *building) shareMegatron(s *spec.Spec) {
 	el.others = append(el.others, shared.Errs)
 	shared.Inherit(s)
 	s.Share(shared)
+}
+
+// megatronBalance says of how many tokens of experts the figures are, which the data decide.
+func (el *building) megatronBalance() {
+	a := el.spec.Trainer.Args()
+	if a.Int("num_experts") == 0 {
+		return
+	}
+	const key = "trainer.megatron.balance"
+	what := "each expert gets as many tokens"
+	if a.Text("balance") == "worst" {
+		what = "the experts of this GPU get all tokens that they may"
+	}
+	el.notModelled = append(el.notModelled, note.Asked.New("%s: how many tokens experts get, which the router decides; planned is %s: %s", key, a.Text("balance"), what).Of(key))
 }

@@ -3,6 +3,7 @@ package spec
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/memplan/memplan/internal/trainer"
 )
@@ -39,6 +40,17 @@ func (s *Spec) megatronExperts(a *Arguments) {
 	refuse := func(name, what string) { s.Errs.Addf(a.Span(name), "%s: %s is not modelled", name, what) }
 	if name := "moe_token_dispatcher_type"; a.Text(name) == "flex" {
 		refuse(name, "flex")
+	}
+	if name := "moe_expert_capacity_factor"; a.Value(name) != nil {
+		refuse(name, "dropping tokens")
+	}
+	if name := "moe_apply_probs_on_input"; a.Bool(name) {
+		refuse(name, "weighting tokens before the experts")
+	}
+	if name := "moe_router_load_balancing_type"; a.Has(name) {
+		if words, _ := a.words(name); len(words) != 1 || !slices.Contains([]string{"aux_loss", "sinkhorn", "none"}, words[0]) {
+			s.Errs.Addf(a.Span(name), "%s: [%s] is not modelled; aux_loss, sinkhorn and none are", name, strings.Join(words, ", "))
+		}
 	}
 	if name := "moe_grouped_gemm"; a.Bool(name) && a.Text("transformer_impl") != trainer.TransformerEngine {
 		refuse(name, "GroupedMLP of local layers")
@@ -151,6 +163,7 @@ func (a *Arguments) megatronExpertParams(given map[string]any) {
 	given["moe_token_dispatcher_type"], given["balance"] = a.Text("moe_token_dispatcher_type"), a.Text("balance")
 	given["moe_router_score_function"], given["moe_router_pre_softmax"] = a.Text("moe_router_score_function"), a.Bool("moe_router_pre_softmax")
 	given["moe_router_topk_scaling_factor"] = a.Value("moe_router_topk_scaling_factor")
+	given["sinkhorn"] = a.sinkhorn()
 	given["aux_loss"], given["z_loss"] = a.auxiliary(), a.Value("moe_z_loss_coeff") != nil
 	given["moe_grouped_gemm"] = a.Bool("moe_grouped_gemm")
 }
@@ -167,4 +180,10 @@ func (a *Arguments) auxiliary() bool {
 	}
 	n, err := strconv.ParseFloat(v.Str, 64)
 	return v.Kind == List || err != nil || n != 0
+}
+
+// sinkhorn reports whether Sinkhorn's algorithm balances experts.
+func (a *Arguments) sinkhorn() bool {
+	words, _ := a.words("moe_router_load_balancing_type")
+	return slices.Equal(words, []string{"sinkhorn"})
 }
