@@ -21,11 +21,11 @@ const gpusOfMegatron = 8
 
 // rowsOfMegatron is how many measurements are of jobs of which nothing is left out, and
 // mostOfMegatron the largest error in percent, as docs/trainer.md has them.
-const rowsOfMegatron, mostOfMegatron = 43, 0.25
+const rowsOfMegatron, mostOfMegatron = 45, 0.25
 
 // rowsOfExperts is how many of jobs with experts, of which the data decide how many tokens each
-// gets; medianOfExperts is the median error in percent and mostOfExperts the largest of nine in ten.
-const rowsOfExperts, medianOfExperts, mostOfExperts = 23, 3.0, 5.0
+// gets; medianOfExperts is the median error in percent and mostOfExperts the largest.
+const rowsOfExperts, medianOfExperts, mostOfExperts = 21, 2.0, 5.5
 
 // TestMeasuredMegatron holds the largest max_memory_allocated that Megatron's functional tests
 // recorded on GPUs: of jobs of which nothing is left out, and whose arguments say which
@@ -94,10 +94,10 @@ func TestMeasuredMegatron(t *testing.T) {
 		t.Fatalf("%d rows with experts in scope, not %d", len(experts), rowsOfExperts)
 	}
 	slices.Sort(experts)
-	median, most := quantile(experts, 0.5), quantile(experts, 0.9)
-	t.Logf("%d rows with experts, median error %.2f %%, nine in ten within %.2f %%, largest %.2f %%", len(experts), median, most, experts[len(experts)-1])
+	median, most := quantile(experts, 0.5), experts[len(experts)-1]
+	t.Logf("%d rows with experts, median error %.2f %%, largest %.2f %%", len(experts), median, most)
 	if median > medianOfExperts || most > mostOfExperts {
-		t.Errorf("with experts: median error %.2f %%, nine in ten within %.2f %%", median, most)
+		t.Errorf("with experts: median error %.2f %%, largest %.2f %%", median, most)
 	}
 }
 
@@ -117,7 +117,7 @@ func peakOfMegatron(name, args, gpu string) (peak float64, why string) {
 	}
 	r := o.Report()
 	for _, n := range r.NotModelled {
-		if !strings.Contains(n, "deterministic_mode:") && !strings.Contains(n, "balance:") {
+		if !strings.Contains(n, "deterministic_mode:") && !strings.Contains(n, "balance:") && !strings.Contains(n, "the data's") {
 			return 0, reason(n)
 		}
 	}

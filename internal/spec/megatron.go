@@ -302,10 +302,10 @@ const optimizerInstances = "num_distributed_optimizer_instances"
 // MegatronBuffers is how parameters and gradients lie in buffers.
 type MegatronBuffers struct {
 	Ranks, ExpertRanks, Bucket, Padded int64
-	Distributed          bool
-	TE                   bool   // layers are Transformer Engine's
-	Fused                bool   // by kernels of Transformer Engine or Apex
-	Grads                string // fp32, bf16 or fp16
+	Distributed                        bool
+	TE                                 bool   // layers are Transformer Engine's
+	Fused                              bool   // by kernels of Transformer Engine or Apex
+	Grads                              string // fp32, bf16 or fp16
 }
 
 // megatronBuckets is the least size of a bucket, and that of each data-parallel process

@@ -99,7 +99,7 @@ func megatronOthers() []Argument {
 	var out []Argument
 	for _, g := range []struct {
 		reach Reach
-		why string
+		why   string
 		names string
 	}{
 		{Unmodelled, "what it asks for is left out", `fp8_format fp8_recipe fp8_param_gather first_last_layers_bf16 num_layers_at_start_in_bf16 num_layers_at_end_in_bf16 fp4_format fp4_recipe fp4_param_gather no_fp8_wgrad
@@ -111,17 +111,14 @@ func megatronOthers() []Argument {
 			num_virtual_stages_per_pipeline_rank pipeline_model_parallel_layout defer_embedding_wgrad_compute ddp_num_buckets overlap_param_gather_with_optimizer_step use_nccl_ub use_megatron_fsdp init_model_with_meta_device
 			data_parallel_sharding_strategy fsdp_double_buffer keep_fp8_transpose_cache enable_full_sharding_in_hsdp use_torch_fsdp2 torch_fsdp2_no_reshard_after_forward
 			hierarchical_context_parallel_sizes replication vocab_extra_ids encoder_seq_length decoder_seq_length encoder_num_layers decoder_num_layers reset_attention_mask qk_layernorm qk_l2_norm vision_pretraining
-			 moe_use_upcycling moe_use_legacy_grouped_gemm moe_layer_recompute moe_extended_tp moe_router_fusion moe_router_padding_for_fp8 moe_input_jitter_eps moe_enable_deepep
+			moe_use_upcycling moe_use_legacy_grouped_gemm moe_layer_recompute moe_extended_tp moe_router_fusion moe_router_padding_for_fp8 moe_input_jitter_eps moe_enable_deepep
 			moe_shared_expert_overlap moe_permute_fusion overlap_moe_expert_parallel_comm heterogeneous_layers_config_path heterogeneous_layers_config_encoded_json spec hybrid_attention_ratio
 			hybrid_mlp_ratio hybrid_override_pattern is_hybrid_model yaml_cfg use_precision_aware_optimizer kitchen_config_file kitchen_recipe_number sft inference_dynamic_batching test_mode use_checkpoint_args load_main_params_from_ckpt`},
 		{Nothing, "of the figures of fp8 and of generation, whose own argument is left out", `fp8_margin fp8_interval fp8_amax_history_len fp8_amax_compute_algo te_rng_tracker inference_rng_tracker
 			inference_batch_times_seqlen_threshold max_tokens_to_oom output_bert_embeddings bert_embedder_type flash_decode cuda_graph_warmup_steps inference_max_requests inference_max_seq_length inference_max_batch_size
 			inference_dynamic_batching_buffer_size_gb decode_only_cuda_graphs symmetric_ar_type nccl_all_reduce_for_prefill mlp_chunks_for_prefill disable_chunked_prefill`},
 		{Nothing, "of multi_latent_attention, num_experts, use_precision_aware_optimizer and others, which say whether it is read", `q_lora_rank kv_lora_rank qk_head_dim qk_pos_emb_head_dim v_head_dim rotary_scaling_factor mscale mscale_all_dim
-			cache_mla_latents mtp_loss_scaling_factor 
-			 
-			moe_router_bias_update_rate moe_router_force_load_balancing moe_per_layer_logging 
-			moe_deepep_num_sms delay_wgrad_compute
+			cache_mla_latents mtp_loss_scaling_factor moe_router_bias_update_rate moe_router_force_load_balancing moe_per_layer_logging moe_deepep_num_sms delay_wgrad_compute
 			main_grads_dtype main_params_dtype exp_avg_dtype exp_avg_sq_dtype mamba_state_dim mamba_head_dim mamba_num_groups mamba_num_heads rotary_seq_len_interpolation_factor rope_scaling_factor
 			relative_attention_num_buckets relative_attention_max_distance wgrad_deferral_limit cp_comm_type decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers microbatch_group_size_per_virtual_pipeline_stage
 			no_overlap_p2p_communication overlap_p2p_communication_warmup_flush no_scatter_gather_tensors_in_pipeline account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split tp_comm_overlap_cfg
