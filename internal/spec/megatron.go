@@ -179,6 +179,9 @@ func (s *Spec) megatronChecks(a *Arguments) {
 	if a.Bool("sequence_parallel") {
 		multiple("seq_length", a.Int("seq_length"), parallel+" with sequence_parallel", tp)
 	}
+	if n := a.Int("num_layers"); n > mostLayers {
+		s.Errs.Addf(a.Span("num_layers"), "num_layers must be at most %d, not %d", mostLayers, n)
+	}
 	if n, most := a.Int("seq_length"), a.Int("max_position_embeddings"); most < n {
 		s.Errs.Addf(a.Span("max_position_embeddings"), "max_position_embeddings, %d, must be at least seq_length, %d", most, n)
 	}

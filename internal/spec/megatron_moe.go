@@ -18,6 +18,9 @@ func (s *Spec) megatronExperts(a *Arguments) {
 		}
 		return
 	}
+	if !a.Bool("swiglu") && !a.Bool("no_bias_gelu_fusion") && !a.Bool("disable_bias_linear") {
+		s.Errs.Addf(a.Span("no_bias_gelu_fusion"), "num_experts: without swiglu, experts need no_bias_gelu_fusion: true or disable_bias_linear: true, Megatron says")
+	}
 	if _, err := a.moeLayers(); err != "" {
 		s.Errs.Addf(a.Span("moe_layer_freq"), "moe_layer_freq: %s", err)
 	}
@@ -95,10 +98,13 @@ func (a *Arguments) expertHidden() int64 {
 	return a.hiddenOfMLP()
 }
 
+// mostLayers is how many layers are planned at most, as lists of expressions have items.
+const mostLayers = 1 << 12
+
 // moeLayers says of each layer whether it has experts (get_gpt_decoder_block_spec in
 // megatron/core/models/gpt/gpt_layer_specs.py), or what is wrong.
 func (a *Arguments) moeLayers() (out []any, wrong string) {
-	n := a.Int("num_layers")
+	n := min(a.Int("num_layers"), mostLayers)
 	const form = "an integer n, for every n-th layer, or a list with 0 or 1 for each layer, such as ([0]*1+[1]*15)"
 	var x any = a.Value("moe_layer_freq")
 	if v, ok := x.(*Value); ok {
