@@ -126,7 +126,7 @@ func (x *interleaving) sendsGrad(k int, t *op.Tensor) *op.Tensor {
 func (x *interleaving) sendForward(into **op.Tensor, sent *op.Tensor, recv bool) {
 	t := x.recvForward(recv)
 	x.set(into, t)
-	x.send(&x.sentNext, sent, sent != nil || recv)
+	x.set(&x.sentNext, x.keep(sent))
 	if recv {
 		x.pendingPrev = append(x.pendingPrev, x.keep(t))
 	}
@@ -136,15 +136,17 @@ func (x *interleaving) sendForward(into **op.Tensor, sent *op.Tensor, recv bool)
 func (x *interleaving) sendBackward(into **op.Tensor, sent *op.Tensor, recv bool) {
 	t := x.recvBackward(recv)
 	x.set(into, t)
-	x.send(&x.sentPrev, sent, sent != nil || recv)
+	x.set(&x.sentPrev, x.keep(sent))
 	if recv {
 		x.pendingNext = append(x.pendingNext, x.keep(t))
 	}
 }
 
-// send binds the handle of what was sent.
-func (x *interleaving) send(handle **op.Tensor, sent *op.Tensor, requests bool) {
-	x.set(handle, x.keep(sent))
+// waitInside takes a pending handle in a function inside, whose name goes at its end.
+func (x *interleaving) waitInside(pending *[]*op.Tensor) {
+	if len(*pending) > 0 {
+		x.p.Drop(pop(pending))
+	}
 }
 
 // wait takes a pending handle.
@@ -199,7 +201,7 @@ func (x *interleaving) warmUp() {
 		case x.First():
 			x.sendForward(x.forwards.at(k), x.output, recv)
 		default:
-			x.send(&x.sentNext, x.output, true)
+			x.set(&x.sentNext, x.keep(x.output))
 		}
 		if !x.Flush {
 			if recv {
@@ -234,7 +236,7 @@ func (x *interleaving) overlapped(k int) {
 	forward := k + x.warmup
 	steady := x.passes - x.warmup
 	if !x.FirstChunk(x.chunk(forward, true)) {
-		x.wait(&x.pendingPrev, &x.waitedPrev)
+		x.waitInside(&x.pendingPrev)
 	}
 	x.deallocate(x.output)
 	output := x.sendsOutput(forward, x.forwardStep(forward))
@@ -245,7 +247,7 @@ func (x *interleaving) overlapped(k int) {
 		x.taken(&x.chunks[next].inputs, x.forwards, forward)
 	}
 	if !x.LastChunk(x.chunk(k, false)) {
-		x.wait(&x.pendingNext, &x.waitedNext)
+		x.waitInside(&x.pendingNext)
 	}
 	grad := x.sendsGrad(k, x.backwardStep(k))
 	recv, next = x.receives(k, false)
@@ -312,7 +314,7 @@ func (x *interleaving) coolDown() {
 		case x.Last():
 			x.sendBackward(x.backwards.at(k), x.inputGrad, recv)
 		default:
-			x.send(&x.sentPrev, x.inputGrad, true)
+			x.set(&x.sentPrev, x.keep(x.inputGrad))
 		}
 		if recv {
 			x.taken(&x.chunks[next].grads, x.backwards, k)
