@@ -39,7 +39,8 @@ func (el *building) megatronLoop(given map[string]any) {
 		el.notModelled = append(el.notModelled, note.Asked.New("%s: what sorts indices in the derivative of the loss, a few numbers for each token", key).Of(key))
 	}
 	b := t.MegatronBuffers()
-	m := &program.Megatron{World: b.Ranks * a.Int("tensor_model_parallel_size") * a.Int("pipeline_model_parallel_size"), Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: checks, Bucket: b.Bucket, Align: b.Align, TE: b.TE, Scaler: t.Args().Bool("fp16")}
+	m := &program.Megatron{World: b.Ranks * a.Int("tensor_model_parallel_size") * a.Int("pipeline_model_parallel_size"), Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: checks, Bucket: b.Bucket, Align: b.Align, TE: b.TE, Scaler: t.Args().Bool("fp16"), PerToken: a.Bool("calculate_per_token_loss")}
+	given["per_token"] = m.PerToken
 	if t.Args().Bool("sequence_parallel") && t.Args().Int("tensor_model_parallel_size") > 1 {
 		m.Shared = sharedOfMegatron
 	}

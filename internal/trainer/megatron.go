@@ -101,6 +101,7 @@ var megatronModelled = []Argument{
 	{Name: "adam_beta2", Form: Number, Default: 0.999, Why: "a number"},
 	{Name: "adam_eps", Form: Number, Default: 1e-8, Why: "a number"},
 	{Name: "no_check_for_nan_in_loss_and_grad", Form: Bool, Default: false, Reach: Device, Why: "the loss of a batch is not looked at"},
+	{Name: "calculate_per_token_loss", Form: Bool, Default: false, Reach: Device, Why: "gradients are divided by the tokens of a step, not each loss by its own"},
 	{Name: "deterministic_mode", Form: Bool, Default: false, Reach: Device, Why: "the gradient of the table of tokens by indexing"},
 }
 
@@ -117,7 +118,7 @@ func megatronOthers() []Argument {
 			enable_cuda_graph external_cuda_graph cuda_graph_impl cuda_graph_scope retro_project_dir retro_add_retriever softmax_type window_size window_attn_skip_freq
 			use_rope_scaling no_rope_freq no_position_embedding mrope_section apply_layernorm_1p apply_residual_connection_post_layernorm openai_gelu squared_relu quick_geglu activation_func_clamp_value glu_linear_offset
 			multi_latent_attention mtp_num_layers perform_rl_step rampup_batch_size batch_size distribute_saved_activations checkpoint_activations no_clone_scatter_output_in_embedding tp_comm_overlap use_cpu_initialization
-			empty_unused_memory_level calculate_per_token_loss use_fused_weighted_squared_relu cross_entropy_loss_fusion use_flash_attn optimizer_cpu_offload optimizer_offload_fraction use_torch_optimizer_for_cpu_offload
+			empty_unused_memory_level use_fused_weighted_squared_relu cross_entropy_loss_fusion use_flash_attn optimizer_cpu_offload optimizer_offload_fraction use_torch_optimizer_for_cpu_offload
 			overlap_cpu_optimizer_d2h_h2d use_legacy_models use_te_activation_func fp32_residual_connection fp16_lm_cross_entropy reuse_grad_buf_for_mxfp8_param_ag 
 			defer_embedding_wgrad_compute ddp_num_buckets overlap_param_gather_with_optimizer_step use_nccl_ub use_megatron_fsdp init_model_with_meta_device
 			data_parallel_sharding_strategy fsdp_double_buffer keep_fp8_transpose_cache enable_full_sharding_in_hsdp num_distributed_optimizer_instances use_torch_fsdp2 torch_fsdp2_no_reshard_after_forward

@@ -315,9 +315,10 @@ func (e *Megatron) Finalize() {
 	if e.shared > 0 { // _allreduce_non_tensor_model_parallel_grads
 		e.p.Drop(e.vector(e.shared, e.Grads))
 	}
-	if e.PerToken { // whether there are tokens, and one divided by how many
-		e.p.Drop(e.vector(1, tensor.Bool))
-		e.p.Drop(e.vector(1, tensor.Float32))
+	for range e.buffers {
+		if e.PerToken { // num_tokens > 0; 1.0 / num_tokens, which gradients are scaled by, is as small
+			e.p.Drop(e.vector(1, tensor.Bool))
+		}
 	}
 }
 
