@@ -16,10 +16,12 @@ type MegatronStage struct {
 func (s *MegatronStage) First() bool { return s.Rank == 0 }
 func (s *MegatronStage) Last() bool  { return s.Rank == s.Ranks-1 }
 
+// PipelineRank is the argument that says which stage of Megatron's pipeline is planned.
+const PipelineRank = "pipeline_model_parallel_rank"
+
 // The arguments of pipeline parallelism.
 const (
 	pipelineSize    = "pipeline_model_parallel_size"
-	pipelineRank    = "pipeline_model_parallel_rank"
 	pipelineLayout  = "pipeline_model_parallel_layout"
 	layersOfVirtual = "num_layers_per_virtual_pipeline_stage"
 	virtualStages   = "num_virtual_stages_per_pipeline_rank"
@@ -97,7 +99,7 @@ func (t *Trainer) MegatronStage() *MegatronStage {
 		return nil
 	}
 	a := &t.Megatron.Arguments
-	s := &MegatronStage{Ranks: a.Int(pipelineSize), Rank: a.Int(pipelineRank), Group: a.Int(pipelineSize)}
+	s := &MegatronStage{Ranks: a.Int(pipelineSize), Rank: a.Int(PipelineRank), Group: a.Int(pipelineSize)}
 	n, _ := a.layersOfRank(s.Rank)
 	chunks := a.virtual()
 	for k := range chunks {
@@ -123,8 +125,8 @@ func (t *Trainer) MegatronStage() *MegatronStage {
 // microbatches go through.
 func (s *Spec) megatronPipeline(a *Arguments, n int64) {
 	size := a.Int(pipelineSize)
-	if rank := a.Int(pipelineRank); rank >= size {
-		s.Errs.Addf(a.Span(pipelineRank), "%s, %d, must be less than %s, %d", pipelineRank, rank, pipelineSize, size)
+	if rank := a.Int(PipelineRank); rank >= size {
+		s.Errs.Addf(a.Span(PipelineRank), "%s, %d, must be less than %s, %d", PipelineRank, rank, pipelineSize, size)
 		return
 	}
 	if size == 1 {
