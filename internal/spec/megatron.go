@@ -200,6 +200,13 @@ func (s *Spec) megatronChecks(a *Arguments) {
 	}
 }
 
+// flashAttention reports whether attention of Transformer Engine keeps no scores, which it does
+// in 16 bits alone (get_attention_backend in
+// transformer_engine/pytorch/attention/dot_product_attention/utils.py).
+func (a *Arguments) flashAttention() bool {
+	return a.Text("attention_backend") != "unfused" && (a.Bool("bf16") || a.Bool("fp16"))
+}
+
 // rotary reports whether positions are rotations.
 func (a *Arguments) rotary() bool {
 	return a.Text("position_embedding_type") == "rope" || a.Bool("use_rotary_position_embeddings")
@@ -241,7 +248,7 @@ func (t *Trainer) MegatronParams() map[string]any {
 	}
 	given["bias_dropout_fusion"] = !a.Bool("no_bias_dropout_fusion")
 	given["transformer_impl"], given["attention"] = a.Text("transformer_impl"), "flash"
-	if a.Text("attention_backend") == "unfused" {
+	if !a.flashAttention() {
 		given["attention"] = "unfused"
 	}
 	given["masked_softmax_fusion"] = a.fusedAdam() && !a.Bool("no_masked_softmax_fusion")
@@ -321,8 +328,14 @@ func (t *Trainer) MegatronBuffers() MegatronBuffers {
 	return b
 }
 
-// megatronSettings are the arguments of Megatron that say what a key of train says. A batch of
-// another size is accumulated as often.
+// megatronCopies is on how many GPUs each copy of the model is trained: the data-parallel size.
+func megatronCopies(given *Value) int64 {
+	size := func(name string) int64 { return max(undecoded(trainer.Megatron, given, name), 1) }
+	return max(size("world_size")/(size("tensor_model_parallel_size")*size(pipelineSize)), 1)
+}
+
+// megatronSettings are the arguments of Megatron that say what a key of train says. If a batch
+// of another size does not divide global_batch_size, it is accumulated as often as before.
 func megatronSettings(_, given *Value, key, value string) ([]Setting, bool) {
 	switch key {
 	case "batch_size":
@@ -331,7 +344,7 @@ func megatronSettings(_, given *Value, key, value string) ([]Setting, bool) {
 		switch n, err := strconv.ParseInt(value, 10, 64); {
 		case micro == 0 || err != nil: // expressions
 			return nil, false
-		case global > 0:
+		case global > 0 && (n < 1 || global%(n*megatronCopies(given)) > 0):
 			ss = append(ss, Setting{"global_batch_size", strconv.FormatInt(global/micro*n, 10)})
 		}
 		return ss, true
