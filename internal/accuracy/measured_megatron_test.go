@@ -21,8 +21,9 @@ import (
 const gpusOfMegatron = 8
 
 // rowsOfMegatron is how many measurements are of jobs of which nothing is left out, and
-// mostOfMegatron the largest error in percent, as docs/trainer.md has them.
-const rowsOfMegatron, mostOfMegatron = 43, 0.25
+// medianOfMegatron, manyOfMegatron and mostOfMegatron are the errors in percent below which half
+// of them, nine tenths and all are, as docs/trainer.md has them.
+const rowsOfMegatron, medianOfMegatron, manyOfMegatron, mostOfMegatron = 285, 0.1, 1.5, 3.25
 
 // TestMeasuredMegatron holds the largest max_memory_allocated that Megatron's functional tests
 // recorded on GPUs of jobs of which nothing is left out. The last process writes it
@@ -83,10 +84,10 @@ func TestMeasuredMegatron(t *testing.T) {
 		t.Fatalf("%d rows in scope, not %d; missing: %v", len(errors), rowsOfMegatron, missing)
 	}
 	slices.Sort(errors)
-	median := quantile(errors, 0.5)
-	t.Logf("%d rows, median error %.3f %%, largest %.2f %%; not in scope: %v", len(errors), median, errors[len(errors)-1], missing)
-	if median > 0.1 {
-		t.Errorf("median error %.3f %%", median)
+	median, many := quantile(errors, 0.5), quantile(errors, 0.9)
+	t.Logf("%d rows, median error %.3f %%, of nine tenths %.2f %%, largest %.2f %%; not in scope: %v", len(errors), median, many, errors[len(errors)-1], missing)
+	if median > medianOfMegatron || many > manyOfMegatron {
+		t.Errorf("median error %.3f %%, of nine tenths %.2f %%", median, many)
 	}
 }
 

@@ -328,10 +328,13 @@ func (t *Trainer) MegatronBuffers() MegatronBuffers {
 	return b
 }
 
-// megatronCopies is on how many GPUs each copy of the model is trained: the data-parallel size.
-func megatronCopies(given *Value) int64 {
+// megatronDivides reports whether batches of n samples divide those of a step, and enough of
+// them for a pipeline.
+func megatronDivides(given *Value, global, n int64) bool {
 	size := func(name string) int64 { return max(undecoded(trainer.Megatron, given, name), 1) }
-	return max(size("world_size")/(size("tensor_model_parallel_size")*size(pipelineSize)), 1)
+	stages := size(pipelineSize)
+	copies := max(size("world_size")/(size("tensor_model_parallel_size")*stages), 1)
+	return n > 0 && global%(n*copies*stages) == 0
 }
 
 // megatronSettings are the arguments of Megatron that say what a key of train says. If a batch
@@ -344,7 +347,7 @@ func megatronSettings(_, given *Value, key, value string) ([]Setting, bool) {
 		switch n, err := strconv.ParseInt(value, 10, 64); {
 		case micro == 0 || err != nil: // expressions
 			return nil, false
-		case global > 0 && (n < 1 || global%(n*megatronCopies(given)) > 0):
+		case global > 0 && !megatronDivides(given, global, n):
 			ss = append(ss, Setting{"global_batch_size", strconv.FormatInt(global/micro*n, 10)})
 		}
 		return ss, true
