@@ -172,9 +172,9 @@ func (s *MegatronPipeline) forward(k int, input *op.Tensor) (loss, tokens *op.Te
 	return loss, tokens
 }
 
-// backward is the backward pass of backward_step. The loss is scaled, as a new tensor that
-// takes the place of output, unless another holds that.
-func (s *MegatronPipeline) backward(k int, output *op.Tensor, grad *op.Tensor) *op.Tensor {
+// backward is the backward pass of backward_step, from grad or, if that is nil, from the loss
+// that output is. It takes over output and returns it, or the scaled loss in its place.
+func (s *MegatronPipeline) backward(k int, output, grad *op.Tensor) *op.Tensor {
 	p := s.p
 	if !s.began {
 		s.began = true
