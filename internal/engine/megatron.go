@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/memplan/memplan/internal/engine/distributed"
 	"github.com/memplan/memplan/internal/engine/python"
+	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 )
 
@@ -14,21 +15,27 @@ func (j *job) makeMegatron() {
 		return
 	}
 	var shared int64
-	experts := map[*python.Cell]bool{}
 	root := j.order[0]
+	cells := map[*python.Cell]distributed.MegatronCell{}
 	python.EachParameter(root, func(of *python.Module, k int) {
-		path, cell := of.ParameterPath(root, k), of.Params[k]
+		path := of.ParameterPath(root, k)
 		if m.Shared.Fits(path) {
-			shared += cell.T.Numel()
+			shared += of.Params[k].T.Numel()
 		}
-		experts[cell] = m.Experts.Fits(path)
+		cells[of.Params[k]] = distributed.MegatronCell{Cell: of.Params[k], Chunk: m.ChunkOf(path), Tied: m.Tied.Fits(path), Expert: m.Experts.Fits(path)}
 	})
-	expert := make([]bool, len(j.opts[0]))
-	for k, c := range j.opts[0] {
-		expert[k] = experts[c]
+	all := make([]distributed.MegatronCell, len(j.opts[0]))
+	for i, c := range j.opts[0] {
+		all[i] = cells[c]
 	}
-	j.megatron = distributed.NewMegatron(j.Interp, m, j.opts[0], j.steppers[0].groups, expert, shared)
+	j.megatron = distributed.NewMegatron(j.Interp, m, all, j.steppers[0].groups, shared)
 	j.masters = make([]*optim.Param, len(j.opts[0]))
+	if m.Pipeline != nil {
+		j.stages = distributed.NewMegatronPipeline(j.Interp, m.Pipeline, root, j.aux)
+		j.stages.NextBatch = func() []*op.Tensor { return j.newBatch(j.prog.Inputs) }
+		j.stages.Began = j.sumSaved
+		j.stages.Passed, j.stages.Reduce, j.stages.Finalize = j.megatron.Backward, j.megatron.Reduce, j.megatron.Finalize
+	}
 }
 
 // megatronStep is MegatronOptimizer.step.
@@ -37,15 +44,18 @@ func (j *job) megatronStep() {
 	o := j.prog.Optimizers[0]
 	j.Label("Optimizer.step#" + o.Row.Name + ".step")
 	j.Env().GradMode = false
+	if j.prog.Parallel.Megatron.Pipeline == nil {
+		j.megatron.Finalize()
+	}
 	j.megatron.Prepare()
 	for n := range j.megatron.Optimizers() {
 		var groups []optim.Group
-		for g, members := range j.steppers[0].groups {
+		for _, g := range j.megatron.Groups(n) {
 			group := optim.Group{Args: o.Args}
 			if len(o.Groups) > 0 {
-				group.Args = o.Groups[g].Args
+				group.Args = o.Groups[g.Of].Args
 			}
-			for _, k := range j.megatron.Stepped(n, members) {
+			for _, k := range g.Members {
 				if j.masters[k] == nil {
 					j.masters[k] = &optim.Param{}
 				}

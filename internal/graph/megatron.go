@@ -21,11 +21,11 @@ func (el *building) megatronLoop(given map[string]any) {
 	given["has_mask"] = !t.Args().Bool("no_create_attention_mask_in_dataloader")
 	checks := !t.Args().Bool("no_check_for_nan_in_loss_and_grad") && !t.Args().Bool("fp16") // which scales the loss
 	given["checks"] = checks
-	given["experts"] = t.Args().Int("num_experts") > 0
+	given["mixture"] = t.Args().Int("num_experts") > 0
 	a := t.Args()
-	if name := "attention_backend"; a.Text("transformer_impl") == trainer.TransformerEngine && a.Text(name) == "auto" {
+	if name := "attention_backend"; a.Text("transformer_impl") == trainer.TransformerEngine && a.Text(name) == "auto" && (a.Bool("bf16") || a.Bool("fp16")) {
 		key := "trainer.megatron." + name
-		el.notModelled = append(el.notModelled, note.Asked.New("%s: auto is planned as flash attention, or cuDNN's, which keep no scores; where Transformer Engine finds neither (deterministic_mode with older releases), it takes unfused", key).Of(key))
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: auto is planned as flash-attn or, from Hopper on, cuDNN's attention, which keep no scores; Transformer Engine takes neither, but unfused, with flash-attn before 2.4.1 in deterministic_mode before Hopper, and where flash-attn is not installed", key).Of(key))
 	}
 	if b := t.MegatronBuffers(); b.Fused && !a.Bool("no_gradient_accumulation_fusion") {
 		const key = "trainer.megatron.no_gradient_accumulation_fusion"
@@ -41,13 +41,18 @@ func (el *building) megatronLoop(given map[string]any) {
 	}
 	el.megatronBalance()
 	b := t.MegatronBuffers()
-	m := &program.Megatron{World: max(a.Int("world_size"), a.Int("tensor_model_parallel_size")), Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: checks, Bucket: b.Bucket, Padded: b.Padded, TE: b.TE, Scaler: t.Args().Bool("fp16")}
+	m := &program.Megatron{World: b.World, Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: checks, Bucket: b.Bucket, Padded: b.Padded, TE: b.TE, Scaler: t.Args().Bool("fp16"), PerToken: a.Bool("calculate_per_token_loss")}
+	given["per_token"] = m.PerToken
 	if t.Args().Bool("sequence_parallel") && t.Args().Int("tensor_model_parallel_size") > 1 {
 		m.Shared = sharedOfMegatron
 	}
 	m.Grouped = b.TE && a.Int("num_experts") > 0 && a.Bool("moe_grouped_gemm")
 	if m.ExpertRanks = b.ExpertRanks; m.ExpertRanks > 0 {
 		m.Experts = program.Patterns{"*.mlp.experts.*"}
+	}
+	if st := t.MegatronStage(); st != nil {
+		el.megatronStages(m, st)
+		given["pipeline"], given["last_stage"] = true, st.Last()
 	}
 	el.job.Parallel.Megatron = m
 }

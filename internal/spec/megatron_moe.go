@@ -31,7 +31,11 @@ func (s *Spec) megatronExperts(a *Arguments) {
 	if tp > 1 && !a.Bool("sequence_parallel") {
 		s.Errs.Addf(a.Span("num_experts"), "num_experts: with tensor_model_parallel_size, training needs sequence_parallel, Megatron says")
 	}
-	if world := a.world(); world%(ep*etp) != 0 {
+	switch world, pp := a.world(), a.Int(pipelineSize); {
+	case world%(ep*etp*pp) == 0:
+	case pp > 1:
+		s.Errs.Addf(a.Span("expert_model_parallel_size"), "world_size, %d, must be a multiple of expert_model_parallel_size (%d) times expert_tensor_parallel_size (%d) times %s (%d)", world, ep, etp, pipelineSize, pp)
+	default:
 		s.Errs.Addf(a.Span("expert_model_parallel_size"), "world_size, %d, must be a multiple of expert_model_parallel_size (%d) times expert_tensor_parallel_size (%d)", world, ep, etp)
 	}
 	if n := a.expertHidden(); n%etp != 0 {
@@ -70,12 +74,15 @@ func (a *Arguments) expertTensor() int64 {
 	return a.Int("tensor_model_parallel_size")
 }
 
+// replica is how many GPUs have one copy of the model.
+func (a *Arguments) replica() int64 { return a.Int("tensor_model_parallel_size") * a.Int(pipelineSize) }
+
 // world is how many GPUs there are: without world_size one replica of the model.
 func (a *Arguments) world() int64 {
 	if a.Has("world_size") {
 		return a.Int("world_size")
 	}
-	return a.Int("tensor_model_parallel_size") * a.Int("context_parallel_size")
+	return a.replica()
 }
 
 // hiddenOfMLP is ffn_hidden_size, or what Megatron takes without it (validate_args).
@@ -171,7 +178,9 @@ func (a *Arguments) megatronExpertParams(given map[string]any) {
 	given["moe_router_topk_scaling_factor"] = a.Value("moe_router_topk_scaling_factor")
 	given["sinkhorn"] = a.sinkhorn()
 	given["aux_loss"], given["z_loss"] = a.auxiliary(), a.Value("moe_z_loss_coeff") != nil
-	given["moe_grouped_gemm"] = a.Bool("moe_grouped_gemm")
+	for _, name := range []string{"moe_grouped_gemm", "calculate_per_token_loss"} {
+		given[name] = a.Bool(name)
+	}
 }
 
 // auxiliary reports whether there is an auxiliary loss.

@@ -1,6 +1,7 @@
 package distributed
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/memplan/memplan/internal/aten"
@@ -22,22 +23,43 @@ import (
 type Megatron struct {
 	p *python.Interp
 	*program.Megatron
-	params []*megatronParam // in the order of Module.parameters
-	index  map[*autograd.Object]*megatronParam
-	parts  []*megatronPart
-	shared int64 // elements of gradients that tensor-parallel processes add up
+	params  []*megatronParam // in the order of Module.parameters
+	index   map[*autograd.Object]*megatronParam
+	parts   []*megatronPart
+	wrapped []*megatronWrapped // the model chunks
+	shared  int64              // elements of gradients that tensor-parallel processes add up
 
 	scalars []*op.Tensor
-	passes  int64 // backward passes since the last step
 }
 
-// megatronPart is the parameters that the same processes have, with a buffer and an optimizer
+// megatronPart is the parameters that the same processes have, with buffers and an optimizer
 // of their own: those of experts that are spread over GPUs, and all others.
 type megatronPart struct {
-	ranks   int64            // data-parallel processes
+	ranks  int64 // data-parallel processes
+	groups []MegatronGroup
+	order  []*megatronParam // in the order of the groups
+}
+
+// MegatronGroup is a group of parameters of one of Megatron's optimizers.
+type MegatronGroup struct {
+	Of      int   // the group of the job's optimizer that it is a part of
+	Members []int // parameters, in the optimizer's order
+}
+
+// megatronWrapped is a model chunk with DistributedDataParallel around it.
+type megatronWrapped struct {
+	buffers []*megatronBuffer // of each part that has parameters in it
+	passes  int64             // backward passes since the last step
+}
+
+// megatronBuffer is where the parameters and gradients lie that a model chunk has of a part
+// (_ParamAndGradBuffer).
+type megatronBuffer struct {
+	of      *megatronPart
 	params  []*megatronParam // in the order of Module.parameters
-	order   []*megatronParam // in the order of the optimizer's groups
-	buffer  *op.Tensor       // grad_data
+	bucket  int64            // the least elements of a bucket; 0: there is one
+	numel   int64
+	grads   *op.Tensor // grad_data
 	buckets []*megatronBucket
 }
 
@@ -51,8 +73,8 @@ type megatronBucket struct {
 
 // megatronParam is a parameter.
 type megatronParam struct {
-	of       *megatronPart
-	cell     *python.Cell
+	MegatronCell
+	buffer   *megatronBuffer
 	bucket   *megatronBucket
 	at       int64      // in the buffers
 	from, to int64      // the elements that this process steps
@@ -61,39 +83,41 @@ type megatronParam struct {
 	own      *op.Tensor // that in float32, where the buffer is of another type
 }
 
-func (x *megatronParam) numel() int64 { return x.cell.T.Numel() }
+func (x *megatronParam) numel() int64 { return x.Cell.T.Numel() }
+
+// MegatronCell is a parameter as it lies in the buffers.
+type MegatronCell struct {
+	*python.Cell
+	Chunk  int  // of the model that this process has
+	Tied   bool // the table of tokens, of which another stage of the pipeline has a copy
+	Expert bool // of an expert, which are spread over GPUs
+}
 
 // NewMegatron puts DistributedDataParallel around a model and makes what its optimizer
-// keeps; groups are the parameters of the optimizer's groups, expert says which are those of
-// experts, and shared is how many elements those have whose gradients tensor-parallel processes
-// add up, with sequence parallelism.
-func NewMegatron(p *python.Interp, m *program.Megatron, cells []*python.Cell, groups [][]int, expert []bool, shared int64) *Megatron {
-	dense, experts := &megatronPart{ranks: m.Ranks}, &megatronPart{ranks: m.ExpertRanks}
-	e := &Megatron{p: p, Megatron: m, shared: shared, index: map[*autograd.Object]*megatronParam{}, parts: []*megatronPart{dense}}
-	for k, c := range cells {
+// keeps; groups are the parameters of the optimizer's groups, and shared is how many elements
+// those have whose gradients tensor-parallel processes add up, with sequence parallelism.
+func NewMegatron(p *python.Interp, m *program.Megatron, cells []MegatronCell, groups [][]int, shared int64) *Megatron {
+	e := &Megatron{p: p, Megatron: m, shared: shared, index: map[*autograd.Object]*megatronParam{}}
+	for _, c := range cells {
 		if a, b := cells[0].T.DType, c.T.DType; a != b {
 			p.Fail("parameters of %s and %s in one model are not modelled with trainer: megatron", a, b)
 		}
-		x := &megatronParam{cell: c, to: c.T.Numel(), of: dense}
-		if expert[k] {
-			x.of = experts
-		}
-		x.of.params = append(x.of.params, x)
+		x := &megatronParam{MegatronCell: c, to: c.T.Numel()}
 		e.params = append(e.params, x)
 		e.index[autograd.Of(c.T)] = x
 	}
+	e.divide()
 	outer := p.Push()
 	p.Label("DistributedDataParallel")
 	p.Env().GradMode = false
-	if len(experts.params) > 0 {
-		e.parts = append(e.parts, experts)
-	}
-	for _, part := range e.parts {
-		numel := e.lay(part)
-		p.OnStream(autograd.ReduceStream, func() { e.allocate(part, numel) })
+	for _, c := range e.wrapped {
+		for _, b := range c.buffers {
+			e.lay(b)
+			p.OnStream(autograd.ReduceStream, func() { e.allocate(b) })
+		}
 	}
 	for _, x := range e.params {
-		autograd.Of(x.cell.T).Ready = e.arrived
+		autograd.Of(x.Cell.T).Ready = e.arrived
 	}
 	if e.TE {
 		e.scalars = append(e.scalars, e.vector(teWorkspace(p.Env().Arch), tensor.Uint8))
@@ -112,17 +136,64 @@ func NewMegatron(p *python.Interp, m *program.Megatron, cells []*python.Cell, gr
 			}
 			e.scalars = append(e.scalars, e.vector(1, tensor.Int32)) // _dummy_overflow_buf
 		}
-		for _, members := range groups {
-			for _, k := range e.inOrder(members) {
-				if x := e.params[k]; x.of == part {
-					x.copyToMaster(e)
-					part.order = append(part.order, x)
-				}
-			}
+		e.group(part, groups)
+		for _, x := range part.order {
+			x.copyToMaster(e)
 		}
 	}
 	p.Pop(outer)
 	return e
+}
+
+// divide makes the parts that there are, and for each model chunk their buffers, those of
+// experts last.
+func (e *Megatron) divide() {
+	for _, expert := range []bool{false, true} {
+		if !slices.ContainsFunc(e.params, func(x *megatronParam) bool { return x.Expert == expert }) {
+			continue
+		}
+		part := &megatronPart{ranks: e.Ranks}
+		if expert {
+			part.ranks = e.ExpertRanks
+		}
+		e.parts = append(e.parts, part)
+		for _, x := range e.params {
+			if x.Expert != expert {
+				continue
+			}
+			for len(e.wrapped) <= x.Chunk {
+				e.wrapped = append(e.wrapped, &megatronWrapped{})
+			}
+			c := e.wrapped[x.Chunk]
+			if len(c.buffers) == 0 || c.buffers[len(c.buffers)-1].of != part {
+				b := &megatronBuffer{of: part, bucket: e.Bucket}
+				if e.Pipeline != nil && (!e.Pipeline.First() || x.Chunk > 0) {
+					b.bucket = 0 // other stages wait anyway
+				}
+				c.buffers = append(c.buffers, b)
+			}
+			x.buffer = c.buffers[len(c.buffers)-1]
+			x.buffer.params = append(x.buffer.params, x)
+		}
+	}
+}
+
+// group makes the groups of a part's optimizer, in the order of their first parameters
+// (_get_param_groups in megatron/core/optimizer/__init__.py).
+func (e *Megatron) group(part *megatronPart, groups [][]int) {
+	for of, all := range groups {
+		members := slices.DeleteFunc(slices.Clone(all), func(k int) bool { return e.params[k].buffer.of != part })
+		if len(members) > 0 {
+			part.groups = append(part.groups, MegatronGroup{Of: of, Members: members})
+		}
+	}
+	slices.SortStableFunc(part.groups, func(a, b MegatronGroup) int { return cmp.Compare(slices.Min(a.Members), slices.Min(b.Members)) })
+	for _, g := range part.groups {
+		e.inOrder(g.Members)
+		for _, k := range g.Members {
+			part.order = append(part.order, e.params[k])
+		}
+	}
 }
 
 func (e *Megatron) vector(n int64, d tensor.DType) *op.Tensor {
@@ -146,16 +217,17 @@ const groupedStreams = 4
 // (_pad_start_of_param_if_needed).
 const paramAlign = 64
 
-// lay decides where the parameters of a part lie in its buffers, the last ones first, and which
-// of their elements this process steps. It returns how many elements the buffers have.
-func (e *Megatron) lay(p *megatronPart) int64 {
+// lay decides where parameters lie in a buffer, the last ones first, and which of their
+// elements this process steps. With the distributed optimizer a table of tokens that another
+// stage has, too, is a bucket by itself, so that both divide it equally.
+func (e *Megatron) lay(in *megatronBuffer) {
 	var at, start int64
 	var bucket []*megatronParam
 	end := func() {
-		align := e.align(p.ranks)
+		align := e.align(in.of.ranks)
 		size := tensor.DivUp(at-start, align) * align
 		if e.Distributed {
-			part := size / p.ranks
+			part := size / in.of.ranks
 			for _, x := range bucket {
 				x.from, x.to = 0, min(max(start+part-x.at, 0), x.numel())
 			}
@@ -165,24 +237,28 @@ func (e *Megatron) lay(p *megatronPart) int64 {
 		for _, x := range bucket {
 			x.bucket = b
 		}
-		p.buckets = append(p.buckets, b)
+		in.buckets = append(in.buckets, b)
 		at, bucket = start, nil
 	}
-	for _, x := range slices.Backward(p.params) {
+	for _, x := range slices.Backward(in.params) {
 		if e.Distributed {
 			at = tensor.DivUp(at, paramAlign) * paramAlign
+		}
+		apart := x.Tied && e.Distributed
+		if apart && len(bucket) > 0 {
+			end()
 		}
 		x.at = at
 		at += x.numel()
 		bucket = append(bucket, x)
-		if e.Bucket > 0 && at-start >= e.Bucket {
+		if apart || in.bucket > 0 && at-start >= in.bucket {
 			end()
 		}
 	}
 	if len(bucket) > 0 {
 		end()
 	}
-	return start
+	in.numel = start
 }
 
 // align is to which multiple of elements a bucket is padded (_pad_end_of_bucket_if_needed).
@@ -193,74 +269,73 @@ func (e *Megatron) align(ranks int64) int64 {
 	return lcm(lcm(ranks, 128), e.Padded)
 }
 
-// allocate makes the buffers of a part. With the distributed optimizer the parameters move into
-// theirs.
-func (e *Megatron) allocate(part *megatronPart, numel int64) {
+// allocate makes a buffer. With the distributed optimizer the parameters move into one of theirs.
+func (e *Megatron) allocate(in *megatronBuffer) {
 	p := e.p
 	var params *op.Tensor
 	if e.Distributed {
-		params = e.vector(numel, e.params[0].cell.T.DType)
+		params = e.vector(in.numel, e.params[0].Cell.T.DType)
 		p.Mark(params, trace.Parameters)
 	}
-	part.buffer = e.vector(numel, e.Grads)
-	p.Mark(part.buffer, trace.Gradients)
+	in.grads = e.vector(in.numel, e.Grads)
+	p.Mark(in.grads, trace.Gradients)
 	var start int64
-	for _, b := range part.buckets {
+	for _, b := range in.buckets {
 		l := tensor.Contiguous(tensor.D(b.size))
 		l.Offset, start = start, start+b.size
-		b.grads = p.Alias(part.buffer, l, e.Grads)
+		b.grads = p.Alias(in.grads, l, e.Grads)
 	}
-	for _, x := range part.params {
-		l := tensor.Contiguous(x.cell.T.Size)
+	for _, x := range in.params {
+		l := tensor.Contiguous(x.Cell.T.Size)
 		if e.Distributed {
 			l = tensor.Contiguous(tensor.D(max(x.to-x.from, 0)))
 		}
 		l.Offset = x.at + x.from
-		x.grad = p.Alias(part.buffer, l, e.Grads)
+		x.grad = p.Alias(in.grads, l, e.Grads)
 	}
 	if params == nil {
 		return
 	}
-	for _, x := range slices.Backward(part.params) {
-		l := tensor.Contiguous(x.cell.T.Size)
+	for _, x := range slices.Backward(in.params) {
+		l := tensor.Contiguous(x.Cell.T.Size)
 		l.Offset = x.at
-		p.MoveInto(x.cell.T, params, l)
+		p.MoveInto(x.Cell.T, params, l)
 	}
 	p.Drop(params)
 }
 
 // copyToMaster makes the copy in float32 of what this process steps of a parameter.
 func (x *megatronParam) copyToMaster(e *Megatron) {
-	if x.to <= x.from || x.cell.T.DType == tensor.Float32 {
+	if x.to <= x.from || x.Cell.T.DType == tensor.Float32 {
 		return
 	}
 	p := e.p
-	clone := e.vector(x.to-x.from, x.cell.T.DType)
+	clone := e.vector(x.to-x.from, x.Cell.T.DType)
 	x.master = p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: tensor.Float32}, clone)
 	p.Mark(x.master, trace.Parameters)
 	p.Drop(clone)
 }
 
-// inOrder is in which order the optimizer has the parameters of a group: the distributed one
-// as they lie in the buffer (_build_optimizer_group_ranges).
-func (e *Megatron) inOrder(members []int) []int {
-	out := slices.Clone(members)
+// inOrder sorts the parameters of a group as the optimizer has them: the distributed one as they
+// lie in the buffers (_build_optimizer_group_ranges).
+func (e *Megatron) inOrder(members []int) {
 	if e.Distributed {
-		slices.Reverse(out)
+		slices.SortFunc(members, func(a, b int) int {
+			return cmp.Or(cmp.Compare(e.params[a].Chunk, e.params[b].Chunk), cmp.Compare(b, a))
+		})
 	}
-	return out
 }
 
 // Optimizers is how many there are, one after another.
 func (e *Megatron) Optimizers() int { return len(e.parts) }
 
-// Stepped are the parameters of a group that this process steps with the n-th optimizer, in its
-// order.
-func (e *Megatron) Stepped(n int, members []int) []int {
-	return slices.DeleteFunc(e.inOrder(members), func(k int) bool {
-		x := e.params[k]
-		return x.of != e.parts[n] || x.to <= x.from
-	})
+// Groups are those of the n-th optimizer, with the parameters that this process steps.
+func (e *Megatron) Groups(n int) []MegatronGroup {
+	out := slices.Clone(e.parts[n].groups)
+	for i, g := range out {
+		out[i].Members = slices.DeleteFunc(slices.Clone(g.Members), func(k int) bool { return e.params[k].to <= e.params[k].from })
+	}
+	return out
 }
 
 // arrived is the hook of a parameter whose gradient is ready (_make_backward_post_hook). With
@@ -270,17 +345,33 @@ func (e *Megatron) arrived(leaf *autograd.Object) {
 	if g == nil {
 		return
 	}
-	if b := e.index[leaf].bucket; e.Bucket > 0 && e.passes == e.Accumulation-1 {
-		if b.ready++; b.ready == b.params {
-			e.check(b)
+	if x := e.index[leaf]; x.buffer.bucket > 0 && e.wrapped[x.Chunk].passes == e.Accumulation-1 && !e.virtual() {
+		if x.bucket.ready++; x.bucket.ready == x.bucket.params {
+			e.check(x.bucket)
 		}
 	}
 	leaf.Grad = nil
 	e.p.Release(g)
 }
 
-// Backward is a backward pass, after which gradients may be reduced.
-func (e *Megatron) Backward() { e.passes++ }
+// virtual reports whether there are virtual stages, with which the schedule says when
+// gradients are reduced (align_grad_reduce).
+func (e *Megatron) virtual() bool { return e.Pipeline != nil && e.Pipeline.Chunks > 1 }
+
+// Backward is a backward pass of a model chunk, after which gradients may be reduced.
+func (e *Megatron) Backward(chunk int) { e.wrapped[chunk].passes++ }
+
+// Reduce is start_grad_sync of a model chunk, as far as it has not begun.
+func (e *Megatron) Reduce(chunk int) {
+	for _, in := range e.wrapped[chunk].buffers {
+		for _, b := range in.buckets {
+			if b.ready < b.params {
+				b.ready = b.params
+				e.check(b)
+			}
+		}
+	}
+}
 
 // check is check_grads of a bucket: whether its norm is NaN.
 func (e *Megatron) check(b *megatronBucket) {
@@ -295,7 +386,7 @@ func (e *Megatron) Steps(k int) (t, grad *op.Tensor) {
 	x := e.params[k]
 	t = x.master
 	if t == nil {
-		t = x.cell.T
+		t = x.Cell.T
 	}
 	if e.Grads == tensor.Float32 {
 		return t, x.grad
@@ -303,21 +394,30 @@ func (e *Megatron) Steps(k int) (t, grad *op.Tensor) {
 	return t, x.own
 }
 
-// Prepare is what comes before the optimizer's own step (prepare_grads): gradients of
-// another type than float32 are copied.
-func (e *Megatron) Prepare() {
-	for _, part := range e.parts {
-		for _, b := range part.buckets {
-			if b.ready < b.params {
-				e.check(b)
+// Finalize is finalize_model_grads.
+func (e *Megatron) Finalize() {
+	for k, c := range e.wrapped {
+		e.Reduce(k)
+		for _, in := range c.buffers {
+			for _, b := range in.buckets {
+				b.ready = 0
 			}
-			b.ready = 0
 		}
+		c.passes = 0
 	}
-	e.passes = 0
 	if e.shared > 0 { // _allreduce_non_tensor_model_parallel_grads
 		e.p.Drop(e.vector(e.shared, e.Grads))
 	}
+	for range e.wrapped {
+		if e.PerToken { // num_tokens > 0; 1.0 / num_tokens, which gradients are scaled by, is as small
+			e.p.Drop(e.vector(1, tensor.Bool))
+		}
+	}
+}
+
+// Prepare is what comes before the optimizer's own step (prepare_grads): gradients of
+// another type than float32 are copied.
+func (e *Megatron) Prepare() {
 	for _, part := range e.parts {
 		for _, x := range part.order {
 			if x.to > x.from && e.Grads != tensor.Float32 {
@@ -345,7 +445,7 @@ func (e *Megatron) norm(part *megatronPart) {
 	} else {
 		two := 2.0
 		for _, x := range part.order {
-			if x.to > x.from {
+			if x.to > x.from && !(x.Tied && !e.Pipeline.First()) { // param_is_not_shared
 				norms = append(norms, p.Do1(aten.VectorNorm, &aten.NormArgs{P: &two}, x.grad))
 			}
 		}
@@ -356,8 +456,8 @@ func (e *Megatron) norm(part *megatronPart) {
 	p.Drop(square, total, noop)
 }
 
-// Copied is what comes after the step of the n-th optimizer (_copy_main_params_to_model_params): without
-// kernels that do it at once, with a scaler of the loss, each parameter is scaled by 1.
+// Copied is what comes after the step of the n-th optimizer (_copy_main_params_to_model_params):
+// without kernels that do it at once, with a scaler of the loss, each parameter is scaled by 1.
 func (e *Megatron) Copied(n int) {
 	for _, x := range e.parts[n].order {
 		if e.Scaler && !e.Fused && x.master != nil {
