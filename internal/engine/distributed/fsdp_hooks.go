@@ -62,6 +62,25 @@ func (h *oneOfSeveral) PostForward(v python.Value) python.Value {
 	return h.shardState.PostForward(v)
 }
 
+// around are the hooks of a module that parallelize_module was applied to before fully_shard.
+type around struct {
+	python.ForwardHooks
+	inner *parallelized
+}
+
+// PreForward implements python.ForwardHooks.
+func (h *around) PreForward(args []python.Value, names []string) []python.Value {
+	outer := h.ForwardHooks.PreForward(args, names)
+	inner := h.inner.PreForward(outer, names)
+	h.inner.p.LetGoAll(outer)
+	return inner
+}
+
+// PostForward implements python.ForwardHooks.
+func (h *around) PostForward(v python.Value) python.Value {
+	return h.ForwardHooks.PostForward(h.inner.PostForward(v))
+}
+
 // castAll converts the floating tensors among values, in their places.
 func castAll(p *python.Interp, vs []python.Value, d tensor.DType) {
 	for i, v := range vs {
@@ -72,7 +91,9 @@ func castAll(p *python.Interp, vs []python.Value, d tensor.DType) {
 			p.LetGo(v)
 			vs[i] = python.Value{List: l}
 		case v.T != nil && v.T.DType.IsFloating() && v.T.DType != d:
-			vs[i] = python.Value{T: p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: d}, v.T)}
+			t := p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: d}, v.T)
+			autograd.Of(t).Spread = autograd.Of(v.T).Spread
+			vs[i] = python.Value{T: t}
 			p.LetGo(v)
 		}
 	}
@@ -164,7 +185,9 @@ func (g *shardGroup) watchInputs(p *python.Interp, args []python.Value) {
 				if n == nil {
 					n = p.NewPassage(postBackwardRow, g)
 				}
-				vs[i] = python.Value{T: p.Through(n, v.T)}
+				t := p.Through(n, v.T)
+				autograd.Of(t).Spread = autograd.Of(v.T).Spread
+				vs[i] = python.Value{T: t}
 				p.LetGo(v)
 			}
 		}

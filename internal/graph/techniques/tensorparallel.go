@@ -18,7 +18,7 @@ func (j *Job) tensorParallel(s *spec.Parallel) {
 		j.fail(s.TP.At, "tp of several models is not modelled; this job has %s", spec.Plural(len(j.Models), "model"))
 	}
 	root := j.Job.Models[0].Root
-	p.Ranks, p.TP = s.TP.V, &program.TP{Loss: s.Loss.V}
+	p.Ranks, p.TP = max(p.Ranks, 1)*s.TP.V, &program.TP{Ranks: s.TP.V, Loss: s.Loss.V}
 	paths := root.ModulePaths()
 	styled := map[string]bool{}
 	for _, x := range j.Plan {
