@@ -231,7 +231,7 @@ func (g *generator) tensorParallel(seed uint64) (text, arch string) {
 	arch = g.pick("sm70", "sm75", "sm80", "sm80", "sm86", "sm89", "sm90")
 	p := &planned{g: g, ranks: []int64{2, 2, 3, 4, 8}[g.r.IntN(5)], b: g.size(1, 6), rms: g.chance(0.6), checkpoints: g.chance(0.5)}
 	p.parts = p.ranks * max(g.shards, 1)
-	p.t, p.d = g.multiple(p.ranks, 8, 160), g.multiple(p.parts, 16, 300)
+	p.t, p.d = g.multiple(p.ranks, 8, 160), g.multiple(p.ranks, 16, 300)
 	input := fmt.Sprintf("x: {shape: [%d, %d]}", p.t, p.d)
 	if g.chance(0.6) {
 		input = fmt.Sprintf("ids: {shape: [%d], dtype: int64}", p.t)

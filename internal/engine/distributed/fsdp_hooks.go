@@ -68,12 +68,11 @@ type around struct {
 	inner *parallelized
 }
 
-// PreForward implements python.ForwardHooks.
+// PreForward implements python.ForwardHooks. What fully_shard's hook returned is a local name of
+// Module._call_impl, args_kwargs_result, which the other one's does not take.
 func (h *around) PreForward(args []python.Value, names []string) []python.Value {
-	outer := h.ForwardHooks.PreForward(args, names)
-	inner := h.inner.PreForward(outer, names)
-	h.inner.p.LetGoAll(outer)
-	return inner
+	result := h.ForwardHooks.PreForward(args, names)
+	return append(h.inner.PreForward(result, names), result...)
 }
 
 // PostForward implements python.ForwardHooks.
@@ -91,12 +90,24 @@ func castAll(p *python.Interp, vs []python.Value, d tensor.DType) {
 			p.LetGo(v)
 			vs[i] = python.Value{List: l}
 		case v.T != nil && v.T.DType.IsFloating() && v.T.DType != d:
-			t := p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: d}, v.T)
-			autograd.Of(t).Spread = autograd.Of(v.T).Spread
-			vs[i] = python.Value{T: t}
+			vs[i] = python.Value{T: cast(p, v.T, d)}
 			p.LetGo(v)
 		}
 	}
+}
+
+// cast converts a tensor, which may be a DTensor.
+func cast(p *python.Interp, t *op.Tensor, d tensor.DType) *op.Tensor {
+	outer := p.Push()
+	p.Wraps = autograd.Of(t).Spread != nil
+	p.Instead = nil
+	if p.Wraps {
+		p.Env().TorchDispatch, p.Instead = true, map[*op.Op]*op.Op{aten.ToCopy: toCopy(p)}
+	}
+	out := p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: d}, t)
+	p.Pop(outer)
+	autograd.Of(out).Spread = autograd.Of(t).Spread
+	return out
 }
 
 // PostForward is FSDPState._post_forward.

@@ -32,7 +32,7 @@ type parallelized struct {
 func Parallelize(p *python.Interp, root *python.Module, j *program.Parallel) {
 	seeded := false
 	if j.TP.Loss {
-		p.OfSpread = lossRows(p, (&parallelized{p: p}).toCopy())
+		p.OfSpread = lossRows(p, toCopy(p))
 	}
 	for _, x := range j.TP.Modules {
 		m := root
@@ -138,7 +138,7 @@ func (h *parallelized) PreForward(args []python.Value, _ []string) []python.Valu
 	}
 	p.Drop(out[0].T)
 	out[0] = python.Value{T: y}
-	p.Instead = map[*op.Op]*op.Op{aten.ToCopy: h.toCopy()}
+	p.Instead = map[*op.Op]*op.Op{aten.ToCopy: toCopy(p)}
 	if h.Name == program.Rowwise {
 		p.Instead[aten.Addmm], p.Instead[aten.Add], p.Instead[aten.Embedding] = biased(aten.Addmm, 0), biased(aten.Add, 1), h.embedding()
 	}
@@ -338,17 +338,17 @@ func reduceScatter(c *op.Call, t *op.Tensor, dim int, ranks int64) *op.Tensor {
 
 // toCopy converts a DTensor. The first conversion that names the device, as derivatives
 // do, makes a fake tensor on it to infer a placement.
-func (h *parallelized) toCopy() *op.Op {
+func toCopy(p *python.Interp) *op.Op {
 	row := *aten.ToCopy
 	row.Steps = true
 	row.Run = func(c *op.Call) {
 		if c.Args.(*aten.ToCopyArgs).Device {
-			startFakes(h.p)
+			startFakes(p)
 		}
 		aten.ToCopy.Run(c)
 	}
 	row.Grad = func(b *op.Back) {
-		startFakes(h.p)
+		startFakes(p)
 		aten.ToCopy.Grad(b)
 	}
 	return &row

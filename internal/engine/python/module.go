@@ -32,7 +32,8 @@ type Module struct {
 // were given, such as those of fully_shard.
 type ForwardHooks interface {
 	// PreForward returns what goes into forward in the place of the arguments, which have
-	// these keywords, "" or none where they stand by their position; it is the caller's.
+	// these keywords, "" or none where they stand by their position, and after those what
+	// lives as long as the call; both are the caller's.
 	PreForward(args []Value, names []string) []Value
 	// PostForward returns what the call does, and takes over what forward returned.
 	PostForward(v Value) Value
