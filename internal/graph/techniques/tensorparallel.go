@@ -69,7 +69,7 @@ func (j *Job) evenly(s *spec.Parallel) {
 			for i := range c.Params {
 				param := &c.Params[i]
 				if dim, divided := x.Divides(param.Name, c.Is().Table); divided && dim == 0 && param.Size[0]%parts != 0 {
-					j.fail(s.FSDP.At, "FSDP+TP sharding does not support uneven sharding, PyTorch says: %s has %d rows, which tp and fsdp divide into %d parts", program.Join(path, param.Name), param.Size[0], parts)
+					j.fail(s.FSDP.At, "%s has %d rows, which tp and fsdp together do not divide into %d equal parts; PyTorch 2.6 refuses that (FSDP+TP sharding does not support uneven sharding), and it is not modelled of later ones", program.Join(path, param.Name), param.Size[0], parts)
 				}
 			}
 		})
