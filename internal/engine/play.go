@@ -229,6 +229,12 @@ func (j *job) setup() {
 		case j.prog.Parallel.FSDP != nil && j.prog.Parallel.FSDP.Flat != nil:
 			distributed.Flatten(j.Interp, root, j.prog)
 		case j.prog.Parallel.FSDP != nil:
+			if j.prog.Parallel.TP != nil {
+				if !j.prog.Parallel.FSDP.Meta {
+					j.ToDevice(root)
+				}
+				distributed.Parallelize(j.Interp, root, &j.prog.Parallel)
+			}
 			distributed.Shard(j.Interp, root, j.prog)
 		case m.Loaded != nil && j.prog.Parallel.DeepSpeed != nil && j.prog.Parallel.DeepSpeed.Stage == 3:
 			j.engine = distributed.InitDivided(j.Interp, &j.prog.Parallel, root, m.Loaded.Made)

@@ -401,8 +401,9 @@ func (o *Outcome) notes(r *report.Report) {
 	o.attentionNotes(r)
 	r.Uncertainty.Unrecorded = unrecorded(o.Played)
 	r.Uncertainty.CudnnRNNBytes = o.rnnSpaces()
-	if j.Program.Parallel.Processes() > 1 {
-		r.Uncertainty.NCCLLowBytes, r.Uncertainty.NCCLHighBytes = ncclLow, ncclHigh
+	if p := &j.Program.Parallel; p.Processes() > 1 {
+		n := tensor.Bytes(p.Communicators())
+		r.Uncertainty.NCCLLowBytes, r.Uncertainty.NCCLHighBytes = n*ncclLow, n*ncclHigh
 	}
 	if slack := r.Uncertainty.ReservedHighBytes - r.Peak.ReservedBytes + r.Uncertainty.CudnnRNNBytes + r.Uncertainty.NCCLHighBytes + r.Uncertainty.ContextHighBytes - m.Context; r.Verdict.Fits && r.Verdict.HeadroomBytes < slack && slack > 0 {
 		r.Add(note.Uncertain.New("the headroom is smaller than the uncertainty (%v)", slack).InReport("the headroom is smaller than the uncertainty (%v; see below)", slack))

@@ -37,7 +37,8 @@ func (s *script) fullyShard(model string) {
 		s.flatten(model)
 		return
 	}
-	args := "mesh=mesh"
+	whole := "mesh=" + dataMesh(&s.job.Parallel)
+	args := whole
 	switch f.Reshard {
 	case f.Shards: // the default of all but the model itself
 		if f.ReshardRoot {
@@ -57,12 +58,10 @@ func (s *script) fullyShard(model string) {
 	if len(s.job.Models[0].Frozen) > 0 {
 		s.line("del p  # it would keep a whole parameter")
 	}
-	if f.Replicas > 1 {
-		s.printf("mesh = init_device_mesh(\"cuda\", (%d, %d), mesh_dim_names=(\"replicate\", \"shard\"))", f.Replicas, f.Shards)
-	} else {
-		s.printf("mesh = init_device_mesh(\"cuda\", (%d,))", f.Shards)
+	if s.job.Parallel.TP == nil {
+		s.mesh()
 	}
-	if args != "mesh=mesh" || slices.ContainsFunc(f.Units, func(u program.Unit) bool { return u.Reshard != f.Reshard }) {
+	if args != whole || slices.ContainsFunc(f.Units, func(u program.Unit) bool { return u.Reshard != f.Reshard }) {
 		s.printf("sharding = dict(%s)", args)
 		args = "**sharding"
 	}

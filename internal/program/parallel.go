@@ -5,7 +5,7 @@ import "slices"
 // Parallel says how a job is spread over several GPUs. A program is what one of
 // the processes does; all do the same, but for the stages of a pipeline.
 type Parallel struct {
-	Ranks int64 // processes, one on each GPU; 0: the job is on one GPU
+	Ranks int64 // processes, one on each GPU, of all dimensions of the mesh; 0: the job is on one GPU
 	DDP   *DDP  // torch.nn.parallel.DistributedDataParallel around each model that is trained; nil: none
 	FSDP  *FSDP // nil: parameters are not sharded
 	ZeRO  *ZeRO // ZeroRedundancyOptimizer around each optimizer; nil: none
@@ -23,6 +23,25 @@ func (p *Parallel) Processes() int64 {
 		return p.Megatron.World
 	}
 	return max(p.Ranks, 1)
+}
+
+// Communicators is how many groups of processes a process exchanges tensors with: one for each
+// dimension of the mesh.
+func (p *Parallel) Communicators() int64 {
+	var n int64
+	if p.TP != nil {
+		n++
+	}
+	if f := p.FSDP; f != nil {
+		n++
+		if f.Replicas > 1 && f.Shards > 1 {
+			n++
+		}
+	}
+	if n == 0 && p.Processes() > 1 {
+		n = 1
+	}
+	return n
 }
 
 // Stages is how many processes there are that do different things; 0: all do the same. Of

@@ -70,6 +70,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"deepspeed":  engined,
 	"zero3":      divided,
 	"tp":         tensorParallel,
+	"tp_fsdp":    meshed,
 	"pp":         pipelined,
 	"allocator":  configured,
 	"operators":  rareOperator,

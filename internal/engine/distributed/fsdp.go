@@ -84,9 +84,10 @@ type shardGroup struct {
 
 // shardParam is FSDPParam.
 type shardParam struct {
-	cell *python.Cell
-	size tensor.Dims // of the whole parameter
-	part int64       // elements of a rank's part, with padding
+	cell     *python.Cell
+	size     tensor.Dims          // of the parameter that is divided: with tensor parallelism itself a part
+	part     int64                // elements of a rank's part, with padding
+	gradient python.GradPlacement // of the gradient of the gathered parameter, if that is a DTensor
 
 	output *op.Tensor // of the all-gather, flat; its memory comes and goes
 	whole  *op.Tensor // the parameter over it, which autograd knows
@@ -159,6 +160,9 @@ func (c *sharding) toEmpty(m *python.Module) {
 	p.Layer = m.Layer
 	for _, x := range m.Params {
 		if x.T == nil {
+			if !c.Offload { // empty_like of a DTensor, whose placement is inferred
+				startFakes(p)
+			}
 			c.divide(c.meta[x])
 		}
 	}
@@ -180,7 +184,11 @@ func (c *sharding) collectStates(m *python.Module) {
 
 // stateOf returns the state of a module that fully_shard was called on, nil of others.
 func stateOf(m *python.Module) *shardState {
-	switch h := m.Hooks.(type) {
+	hooks := m.Hooks
+	if a, is := hooks.(*around); is {
+		hooks = a.ForwardHooks
+	}
+	switch h := hooks.(type) {
 	case *shardState:
 		return h
 	case *oneOfSeveral:
@@ -232,10 +240,14 @@ func (c *sharding) shard(of []*python.Module, reshard int64) {
 		modules = managed(m, true, modules)
 	}
 	for _, m := range of {
-		m.Hooks = state
+		var h python.ForwardHooks = state
 		if len(of) > 1 {
-			m.Hooks = &oneOfSeveral{state, m, of}
+			h = &oneOfSeveral{state, m, of}
 		}
+		if m.Hooks != nil {
+			h = &around{h, m.Hooks.(*parallelized)}
+		}
+		m.Hooks = h
 	}
 	seen := map[*python.Cell]bool{}
 	each := func(f func(c *python.Cell, grad bool)) {
@@ -339,7 +351,7 @@ func (c *sharding) untie(x *python.Cell, modules []*python.Module) bool {
 // divide leaves a rank's part of a parameter (FSDPParam._init_sharded_param).
 func (c *sharding) divide(x *shardParam) {
 	p := c.p
-	size, d := tensor.D(x.cell.Decl.Size...), x.cell.Decl.DType
+	size, d := x.cell.Size(), x.cell.Decl.DType
 	if t := x.cell.T; t != nil {
 		size, d = t.Size, t.DType
 	}
@@ -361,4 +373,10 @@ func (c *sharding) divide(x *shardParam) {
 	}
 	autograd.Of(local).Param = true
 	x.cell.T, x.cell.Divided, x.part = local, true, local.Numel()
+	if x.gradient = x.cell.Gradient; x.gradient != python.GradTensor { // those of the parts lie as these
+		x.cell.Gradient = python.GradReplicate
+		if x.cell.Part.Len() > 0 {
+			x.cell.Gradient = python.GradShard
+		}
+	}
 }

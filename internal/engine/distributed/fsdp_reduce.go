@@ -34,7 +34,7 @@ func (g *shardGroup) postBackward(p *python.Interp) {
 			autograd.Of(x.whole).Grad = nil
 		}
 		if t != nil {
-			params, grads = append(params, x), append(grads, t)
+			params, grads = append(params, x), append(grads, x.placed(p, t))
 		}
 	}
 	g.free(p)
@@ -44,6 +44,18 @@ func (g *shardGroup) postBackward(p *python.Interp) {
 	p.Drop(g.reduced, g.replicated)
 	g.reduced, g.replicated = nil, nil
 	p.Labelled("FSDP::post_backward_reduce", g.module.Layer, func() { g.reduced = g.reduce(p, params, grads) })
+}
+
+// placed makes a gradient, which is given up, lie as its parameter does
+// (FSDPParam._get_grad_inner_tensor).
+func (x *shardParam) placed(p *python.Interp, t *op.Tensor) *op.Tensor {
+	if x.gradient != python.GradPartial && (x.gradient != python.GradReplicate || x.cell.Part.Len() == 0) {
+		return t
+	}
+	p.Layer = x.cell.Layer
+	out := p.New(tensor.Contiguous(x.size), t.DType) // the sum over the ranks, or its rows of all
+	p.Drop(t)
+	return out
 }
 
 // takeGrad gives up the gradient of a gathered parameter.
