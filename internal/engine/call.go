@@ -4,6 +4,7 @@ import (
 	"github.com/memplan/memplan/internal/engine/compiled"
 	"github.com/memplan/memplan/internal/engine/distributed"
 	"github.com/memplan/memplan/internal/engine/python"
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 )
@@ -101,9 +102,9 @@ func (j *job) scheduleStep(fr *python.Frame, s *program.Stmt) {
 
 // InferStages finds what the stages of a pipeline send to each other, which a script of the job
 // says. An error is a *program.Error.
-func InferStages(prog *program.Job, env op.Env) (err error) {
+func InferStages(m *limit.Meter, prog *program.Job, env op.Env) (err error) {
 	defer func() { caught(recover(), &err) }()
-	newJob(nil, prog, env, nil).inferStages(env)
+	newJob(m, prog, env, nil).inferStages(env)
 	return nil
 }
 

@@ -2,8 +2,11 @@ package estimate
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 
+	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/pool"
 	"github.com/memplan/memplan/internal/report"
 )
@@ -20,22 +23,49 @@ func (j *Job) differ() bool {
 	return j.Program.Parallel.Pipeline != nil && !j.Spec.Parallel.Rank.Set && j.recipe != nil
 }
 
-// runRanks runs the job of each rank. The outcome is that of the first one that runs out of memory, else
-// of the one that reserves most.
+// ofRank is the job of another rank.
+func (j *Job) ofRank(rank int64) *Job {
+	of, r := *j, *j.recipe
+	r.Options.Flags = append(slices.Clone(r.Options.Flags), RankKey(rank).flag())
+	of.Program, of.recipe, of.replayer = j.Program.OfRank(rank), &r, new(allocsim.Replayer)
+	return &of
+}
+
+// distinct tells of each rank which one, itself or one before it, does the same.
+func (j *Job) distinct() (like []int64, err error) {
+	defer j.metered(&err)()
+	if err := engine.InferStages(j.meter, j.Program.OfRank(j.Program.Parallel.Pipeline.Ranks-1), j.Machine.Env); err != nil {
+		return nil, err
+	}
+	return j.Program.DistinctRanks(), nil
+}
+
+// onRanks does something with the job of each rank that does what no rank before it does, on all
+// cores. It returns which one each rank is like, and the first error.
+func (j *Job) onRanks(do func(of *Job) error) ([]int64, error) {
+	like, err := j.distinct()
+	if err != nil {
+		return nil, err
+	}
+	distinct := slices.Compact(slices.Sorted(slices.Values(like)))
+	errs := make([]error, len(distinct))
+	pool.Do(len(distinct), func(i int) { errs[i] = do(j.ofRank(distinct[i])) })
+	return like, cmp.Or(errs...)
+}
+
+// runRanks runs the job of each rank, of those that do the same once. The outcome is that of the first
+// one that runs out of memory, else of the one that reserves most.
 func runRanks(j *Job) (*Outcome, error) {
-	n := int(j.Program.Parallel.Ranks)
-	all, errs := make([]*Outcome, n), make([]error, n)
-	pool.Do(n, func(i int) {
-		of, err := j.recipe.Job(RankKey(int64(i)))
-		if err == nil {
-			all[i], err = Run(of)
-		}
-		errs[i] = err
+	all := make([]*Outcome, j.Program.Parallel.Pipeline.Ranks)
+	like, err := j.onRanks(func(of *Job) (err error) {
+		all[of.Program.Parallel.Planned()], err = runOne(of)
+		return err
 	})
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, err
+	}
+	for i, k := range like {
+		all[i] = all[k]
 	}
 	worst := all[0]
 	for _, o := range all[1:] {
@@ -46,6 +76,19 @@ func runRanks(j *Job) (*Outcome, error) {
 	}
 	worst.Ranks = all
 	return worst, nil
+}
+
+// ProbeRanks is Probe of each rank of a job whose ranks differ.
+func ProbeRanks(j *Job) ([]Probed, error) {
+	all := make([]Probed, j.Program.Parallel.Pipeline.Ranks)
+	like, err := j.onRanks(func(of *Job) (err error) {
+		all[of.Program.Parallel.Planned()], err = Probe(of)
+		return err
+	})
+	for i, k := range like {
+		all[i] = all[k]
+	}
+	return all, err
 }
 
 // severity orders verdicts: OOM is more than TIGHT, and that more than FITS.

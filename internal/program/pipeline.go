@@ -11,6 +11,7 @@ import (
 // torch.distributed.pipelining. A program is what one rank does: the root of its model is
 // the class of its stage.
 type Pipeline struct {
+	Whole        *Model // before it was cut
 	Schedule     string // a class of torch.distributed.pipelining
 	Microbatches int64  // of a batch
 	Ranks        int64

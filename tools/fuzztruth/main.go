@@ -350,7 +350,7 @@ func export(c *accuracy.FuzzCase, path string) (allocConf string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if err := engine.InferStages(g.Job, env); err != nil {
+	if err := engine.InferStages(nil, g.Job, env); err != nil {
 		return "", err
 	}
 	f, err := os.Create(path)

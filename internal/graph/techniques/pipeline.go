@@ -35,30 +35,11 @@ func (j *Job) Pipeline() {
 	cut.stepStatements()
 	cut.stages(cut.places())
 	cut.loss()
-	j.own(pl)
+	pl.Whole = j.Job.Models[0]
 	p.Pipeline = pl
+	*j.Job = *j.Job.OfRank(pl.Rank)
 	if v := j.Torch; v != torchver.Recorded {
 		*j.Warnings = append(*j.Warnings, note.OtherPP.New("parallel.pp: torch.distributed.pipelining of PyTorch %v is planned as that of %v", v, torchver.Recorded).Of("parallel.pp"))
-	}
-}
-
-// own puts the stages of the planned rank in the place of the model.
-func (j *Job) own(pl *program.Pipeline) {
-	whole := j.Job.Models[0]
-	j.Job.Models = nil
-	for k, stage := range pl.Own() {
-		m := *whole
-		m.Root = pl.Stages[stage].Class
-		if pl.Loops() {
-			m.Name = fmt.Sprintf("part%d", k)
-		}
-		j.Job.Models = append(j.Job.Models, &m)
-	}
-	for _, o := range j.Job.Optimizers {
-		o.Models = nil
-		for _, m := range j.Job.Models {
-			o.Models = append(o.Models, m.Name)
-		}
 	}
 }
 
