@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -45,5 +46,31 @@ func TestRanks(t *testing.T) {
 		if !slices.Equal(alone.Played.Trace.Events, of.Played.Trace.Events) || alone.Free.PeakReserved != of.Free.PeakReserved {
 			t.Errorf("rank %d: played alone it does something else", rank)
 		}
+	}
+}
+
+// TestStagePlace checks that what is wrong with a stage is said at the split with which it begins.
+func TestStagePlace(t *testing.T) {
+	const text = `memplan: 1
+model:
+  inputs: {x: {shape: [64]}, y: {shape: [64]}}
+  layers:
+    - {Linear: [64, 64], module: a, name: h}
+    - {eq: [h, 0], name: same}
+    - {Linear: [64, 64], module: b, inputs: h, name: h}
+    - {where: [same, h, 0]}
+  loss: {mse_loss: {input: out, target: y}}
+train: {batch_size: 4, precision: fp32, optimizer: AdamW}
+pp:
+  ranks: 2
+  microbatches: 2
+  split: [b]
+`
+	j, err := (&Recipe{Path: "staged.yaml", Text: []byte(text)}).Job()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = Run(j); err == nil || !strings.HasPrefix(err.Error(), "staged.yaml:14:11: parallel.pp: a stage gets a tensor of bool") {
+		t.Errorf("%v", err)
 	}
 }

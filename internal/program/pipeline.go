@@ -37,6 +37,9 @@ type Stage struct {
 	// Takes are the tensors that it gets from the stage before; nil until the engine
 	// infers their shapes.
 	Takes []Boundary
+
+	File         string // where the spec says that the stage begins here
+	Line, Column int
 }
 
 // Boundary is a tensor that a stage sends to the next one.

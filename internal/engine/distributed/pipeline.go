@@ -1,6 +1,8 @@
 package distributed
 
 import (
+	"fmt"
+
 	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/engine/python"
@@ -99,6 +101,12 @@ func (s *Pipeline) Step(inputs []*op.Tensor, target *op.Tensor) []python.Value {
 func (s *stage) first() bool { return s.index == 0 }
 func (s *stage) last() bool  { return s.index == len(s.pl.Stages)-1 }
 
+// fail reports an error of the stage, at the place where the spec has it begin.
+func (s *stage) fail(format string, args ...any) {
+	at := &s.pl.Stages[s.index]
+	panic(&program.Error{File: at.File, Line: at.Line, Column: at.Column, Msg: fmt.Sprintf("parallel.pp: "+format, args...)})
+}
+
 // clear is clear_runtime_states: what the step before left is freed.
 func (s *stage) clear() {
 	s.p.LetGoAll(s.outputs)
@@ -170,12 +178,12 @@ func (s *stage) tensors(v python.Value) []*op.Tensor {
 	}
 	next := s.index + 1
 	if sent := next < len(s.pl.Stages); sent && (len(items) != s.pl.Stages[next].Received || v.List != nil && len(items) == 1) {
-		s.p.Fail("stage %d would send a list or tuple to the next one; what is computed before a split and used after it must be tensors", s.index)
+		s.fail("stage %d would send a list or tuple to the next one; what is computed before a split and used after it must be tensors", s.index)
 	}
 	var out []*op.Tensor
 	for _, it := range items {
 		if it.T == nil {
-			s.p.Fail("stage %d returns what is no tensor; PipelineStage takes a tensor or a tuple of tensors", s.index)
+			s.fail("stage %d returns what is no tensor; PipelineStage takes a tensor or a tuple of tensors", s.index)
 		}
 		out = append(out, it.T)
 	}
@@ -193,7 +201,7 @@ func (s *stage) initialize(inputs []*op.Tensor) {
 		for i := range all {
 			for _, b := range of {
 				if grad && !b.DType.IsFloating() {
-					p.Fail("a stage gets a tensor of %v from the one before it: its buffer would require a gradient, which PyTorch refuses; compute it in each stage, or make it an input of the batch", b.DType)
+					s.fail("a stage gets a tensor of %v from the one before it: its buffer would require a gradient, which PyTorch refuses; compute it in each stage, or make it an input of the batch", b.DType)
 				}
 				t := p.LeafOf(c, b.DType, grad, tensor.Contiguous(b.Size))
 				all[i] = append(all[i], t)
@@ -243,7 +251,7 @@ func (s *stage) inferShapes(inputs []*op.Tensor) []program.Boundary {
 	outs := boundaries(s.tensors(out))
 	for _, b := range outs { // Tensor.to("meta") makes it so
 		if !b.IsDense() {
-			p.Fail("stage %d returns a tensor of shape %v with strides %v, which has gaps; PyTorch refuses this (Stage %d forward outputs: value has a stride mismatch); return x.contiguous()", s.index, b.Size, b.Stride, s.index)
+			s.fail("stage %d returns a tensor of shape %v with strides %v, which has gaps; PyTorch refuses this (Stage %d forward outputs: value has a stride mismatch); return x.contiguous()", s.index, b.Size, b.Stride, s.index)
 		}
 	}
 	if !s.last() {
@@ -328,13 +336,13 @@ func (s *stage) backwardOne(i int) {
 			}
 		}
 		if len(roots) == 0 {
-			p.Fail("no result of the stage requires a gradient")
+			s.fail("no result of the stage requires a gradient")
 		}
 		p.RunBackward(roots, grads, false)
 	}
 	for _, t := range s.received[i] {
 		if autograd.Of(t).Grad == nil {
-			p.Fail("a tensor that the stage gets from the one before it has no gradient to send back, which PyTorch refuses")
+			s.fail("a tensor that the stage gets from the one before it has no gradient to send back, which PyTorch refuses")
 		}
 	}
 	if s.last() {

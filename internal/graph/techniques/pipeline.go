@@ -248,6 +248,7 @@ func (c *cutting) stages(cuts []int) {
 		class := c.root.Part(c.ClassName(fmt.Sprintf("Stage%d", k)), withoutDel(part, received, inputs, writes[k]), kept, slices.Concat(received, inputs), sent)
 		c.checkStage(k, class)
 		st := program.Stage{Class: class, Received: len(received)}
+		st.File, st.Line, st.Column = c.begins(k)
 		if k > 0 && len(inputs) > 0 && c.pl.Loops() {
 			c.fail(c.s.PP.At, "stage %d takes %s of the batch, which %s passes to all stages of a rank; this is not modelled", k, f.Slots[inputs[0]], c.pl.Schedule)
 		}
@@ -257,6 +258,18 @@ func (c *cutting) stages(cuts []int) {
 		c.pl.Stages = append(c.pl.Stages, st)
 		received = sent
 	}
+}
+
+// begins is where the file says that a stage begins.
+func (c *cutting) begins(k int) (file string, line, column int) {
+	at := c.s.PP.At
+	if k > 0 {
+		at = c.s.Split[k-1].At
+	}
+	if o := c.Spec.Errs.Origin(at); o.File != "" {
+		return o.File, o.Span.Line, o.Span.Col
+	}
+	return c.Spec.Path, at.Line, at.Col
 }
 
 // slotOf is the slot of the step that is passed for a parameter of forward.
