@@ -12,15 +12,23 @@ import (
 // distribute puts DistributedDataParallel around the models that are trained, or makes the
 // schedule of a pipeline.
 func (j *job) distribute() {
-	if j.prog.Parallel.Pipeline != nil {
-		j.pipeline = distributed.NewPipeline(j.Interp, j.prog, j.order, j.aux)
-		j.pipeline.FirstBackward = j.sumSaved
-	}
 	j.reducers = map[string]*distributed.Reducer{}
 	for _, m := range j.prog.Models {
 		if j.prog.Wraps(m) {
 			j.reducers[m.Name] = distributed.NewReducer(j.Interp, j.models[m.Name], &j.prog.Parallel)
 		}
+	}
+	if j.prog.Parallel.Pipeline != nil {
+		var around []*distributed.Reducer
+		for _, m := range j.prog.Models {
+			r := j.reducers[m.Name]
+			if r != nil {
+				r.Sync = false // forward passes of microbatches are under no_sync
+			}
+			around = append(around, r)
+		}
+		j.pipeline = distributed.NewPipeline(j.Interp, j.prog, j.order, around, j.aux)
+		j.pipeline.FirstBackward = j.sumSaved
 	}
 }
 

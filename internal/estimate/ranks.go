@@ -58,7 +58,7 @@ func (j *Job) onRanks(do func(of *Job) error) ([]int64, error) {
 func runRanks(j *Job) (*Outcome, error) {
 	all := make([]*Outcome, j.Program.Parallel.Pipeline.Ranks)
 	like, err := j.onRanks(func(of *Job) (err error) {
-		all[of.Program.Parallel.Planned()], err = runOne(of)
+		all[of.Program.Parallel.Pipeline.Rank], err = runOne(of)
 		return err
 	})
 	if err != nil {
@@ -82,7 +82,7 @@ func runRanks(j *Job) (*Outcome, error) {
 func ProbeRanks(j *Job) ([]Probed, error) {
 	all := make([]Probed, j.Program.Parallel.Pipeline.Ranks)
 	like, err := j.onRanks(func(of *Job) (err error) {
-		all[of.Program.Parallel.Planned()], err = Probe(of)
+		all[of.Program.Parallel.Pipeline.Rank], err = Probe(of)
 		return err
 	})
 	for i, k := range like {

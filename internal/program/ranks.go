@@ -70,7 +70,7 @@ func (j *Job) alikeStages(o *Job) bool {
 	for k := range a {
 		s, t := &p.Stages[a[k]], &q.Stages[b[k]]
 		if (a[k] == 0) != (b[k] == 0) || (a[k] == last) != (b[k] == last) || !slices.Equal(s.Takes, t.Takes) || !slices.Equal(s.Inputs, t.Inputs) ||
-			a[k] < last && !slices.Equal(p.Stages[a[k]+1].Takes, q.Stages[b[k]+1].Takes) || !alikeParts(s.Class, t.Class) || !slices.Equal(j.roles(k), o.roles(k)) {
+			a[k] < last && !slices.Equal(p.Stages[a[k]+1].Takes, q.Stages[b[k]+1].Takes) || !alikeParts(s.Class, t.Class) || !slices.Equal(j.roles(k), o.roles(k)) || !slices.Equal(j.sharded(k), o.sharded(k)) {
 			return false
 		}
 	}
@@ -93,6 +93,24 @@ func (j *Job) roles(k int) []role {
 			r.Groups += fmt.Sprint(o.Group(path), " ")
 		}
 		out = append(out, r)
+	}
+	return out
+}
+
+// sharded are the calls of fully_shard in the k-th stage of a rank, by the numbers of the modules.
+func (j *Job) sharded(k int) []string {
+	if j.Parallel.FSDP == nil {
+		return nil
+	}
+	root, number := j.Models[k].Root, map[string]int{}
+	root.Walk(func(path string, _ *Class) { number[path] = len(number) })
+	var out []string
+	for _, u := range j.Parallel.FSDP.Of(root) {
+		text := fmt.Sprint(u.Reshard)
+		for _, m := range u.Modules {
+			text += fmt.Sprint(" ", number[m])
+		}
+		out = append(out, text)
 	}
 	return out
 }

@@ -71,6 +71,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"zero3":      divided,
 	"tp":         tensorParallel,
 	"pp":         pipelined,
+	"pp_dp":      pipelinedCopies,
 	"allocator":  configured,
 	"operators":  rareOperator,
 	"carried":    (*generator).carriedJob,

@@ -53,6 +53,8 @@ type sharding struct {
 	replaced    []*op.Tensor  // parts that are no longer those of their parameters
 	queued      bool          // the final callback of this backward pass
 	local       bool          // gradients are not reduced: set_requires_gradient_sync(False)
+	keeps       bool          // backward passes leave parameters gathered: set_reshard_after_backward(False)
+	notLast     bool          // another backward pass is to come: set_is_last_backward(False)
 }
 
 // shardState is FSDPState: a module that fully_shard was called on, or several.
@@ -107,7 +109,7 @@ func Shard(p *python.Interp, root *python.Module, j *program.Job) {
 	for _, path := range s.Held {
 		c.held = append(c.held, cellAt(root, path))
 	}
-	for _, u := range s.Units {
+	for _, u := range s.Of(root.Class) {
 		var modules []*python.Module
 		for _, path := range u.Modules {
 			modules = append(modules, moduleAt(root, path))
@@ -197,6 +199,23 @@ func SetSync(m *python.Module, sync bool) {
 	}
 	if s := stateOf(m); s != nil {
 		s.local = !sync
+	}
+}
+
+// beginMicrobatch is what a stage of a pipeline says before each backward pass: gradients stay with the process, and
+// parameters as they are (backward_maybe_with_nosync of torch/distributed/pipelining/stage.py).
+func (c *sharding) beginMicrobatch() { c.local, c.keeps, c.notLast = true, true, true }
+
+// endMicrobatches is what a stage does after its last backward pass, outside of it.
+func (c *sharding) endMicrobatches() {
+	c.local, c.keeps, c.notLast = false, false, false
+	for _, s := range c.states {
+		if s.group != nil {
+			outer := c.p.Push()
+			c.p.Layer = s.module.Layer
+			s.group.postBackward(c.p)
+			c.p.Pop(outer)
+		}
 	}
 }
 

@@ -20,7 +20,7 @@ func (g *shardGroup) postBackward(p *python.Interp) {
 		}
 	}
 	if g.local {
-		g.free(p)
+		g.freeAfterBackward(p)
 		g.convertSums(p)
 		return
 	}
@@ -37,13 +37,20 @@ func (g *shardGroup) postBackward(p *python.Interp) {
 			params, grads = append(params, x), append(grads, t)
 		}
 	}
-	g.free(p)
+	g.freeAfterBackward(p)
 	if len(grads) == 0 {
 		return
 	}
 	p.Drop(g.reduced, g.replicated)
 	g.reduced, g.replicated = nil, nil
 	p.Labelled("FSDP::post_backward_reduce", g.module.Layer, func() { g.reduced = g.reduce(p, params, grads) })
+}
+
+// freeAfterBackward is FSDPParamGroup.reshard after the backward pass.
+func (g *shardGroup) freeAfterBackward(p *python.Interp) {
+	if !g.keeps {
+		g.free(p)
+	}
 }
 
 // takeGrad gives up the gradient of a gathered parameter.

@@ -33,6 +33,8 @@ type stage struct {
 	*Pipeline
 	index    int
 	module   *python.Module
+	reducer  *Reducer       // DistributedDataParallel around the module; nil: it is not
+	left     int            // backward passes that are to come in this step
 	received [][]*op.Tensor // args_recv_info: by microbatch, what the stage before sends
 	returned [][]*op.Tensor // grad_recv_info: the gradients that the next stage sends
 	forward  map[int]pass   // fwd_cache
@@ -42,11 +44,12 @@ type stage struct {
 // pass is a forward pass whose backward pass is to come.
 type pass struct{ outputs, inputs []*op.Tensor }
 
-// NewPipeline makes a PipelineStage of each module and the schedule.
-func NewPipeline(p *python.Interp, job *program.Job, modules []*python.Module, aux *python.Module) *Pipeline {
+// NewPipeline makes a PipelineStage of each module, around which there may be DistributedDataParallel, and the
+// schedule.
+func NewPipeline(p *python.Interp, job *program.Job, modules []*python.Module, reducers []*Reducer, aux *python.Module) *Pipeline {
 	s := &Pipeline{p: p, job: job, pl: job.Parallel.Pipeline, aux: aux}
 	for k, index := range s.pl.Own() {
-		s.stages = append(s.stages, &stage{Pipeline: s, index: index, module: modules[k], forward: map[int]pass{}})
+		s.stages = append(s.stages, &stage{Pipeline: s, index: index, module: modules[k], reducer: reducers[k], forward: map[int]pass{}})
 	}
 	return s
 }
@@ -57,6 +60,7 @@ func (s *Pipeline) Step(inputs []*op.Tensor, target *op.Tensor) []python.Value {
 	p := s.p
 	for _, st := range s.stages {
 		st.clear()
+		st.left = int(s.pl.Microbatches)
 	}
 	chunks := make([][]*op.Tensor, len(inputs))
 	for i, t := range inputs {
@@ -156,7 +160,15 @@ func (s *stage) call(args ...*op.Tensor) python.Value {
 	for i, t := range args {
 		values[i] = p.Hold(python.Value{T: t})
 	}
-	return s.lower(func() python.Value { return p.CallModule(s.module, nil, values) })
+	r := s.reducer
+	if r == nil {
+		return s.lower(func() python.Value { return p.CallModule(s.module, nil, values) })
+	}
+	held := p.HoldAll(values)
+	r.PreForward()
+	v := r.PostForward(s.lower(func() python.Value { return p.CallModule(s.module, nil, values) }))
+	p.LetGoAll(held)
+	return v
 }
 
 // lower runs f as a function that torch.autocast decorates.
@@ -326,6 +338,14 @@ func (s *stage) backwardOne(i int) {
 	p := s.p
 	f := s.forward[i]
 	delete(s.forward, i)
+	s.left--
+	sharded := stateOf(s.module)
+	switch {
+	case sharded != nil:
+		sharded.beginMicrobatch()
+	case s.reducer != nil && s.left == 0:
+		s.reducer.expect()
+	}
 	if s.last() {
 		p.Backward(s.losses[i].T, nil, false)
 	} else {
@@ -339,6 +359,9 @@ func (s *stage) backwardOne(i int) {
 			s.fail("no result of the stage requires a gradient")
 		}
 		p.RunBackward(roots, grads, false)
+	}
+	if sharded != nil && s.left == 0 {
+		sharded.endMicrobatches()
 	}
 	for _, t := range s.received[i] {
 		if autograd.Of(t).Grad == nil {

@@ -25,7 +25,7 @@ func (j *Job) Pipeline() {
 		return
 	}
 	p := &j.Job.Parallel
-	p.Ranks = s.PP.V
+	p.Ranks = max(p.Ranks, 1) * s.PP.V
 	pl := &program.Pipeline{Schedule: schedules[s.Schedule.V], Microbatches: s.Microbatches.V, Ranks: s.PP.V, Rank: s.Rank.V}
 	j.pipelineGoesWith(s)
 	if s.Rank.V >= s.PP.V {
@@ -104,6 +104,14 @@ func (j *Job) pipelineGoesWith(s *spec.Parallel) {
 		{"a trainer", j.Spec.Trainer != nil},
 		{"an eval:", job.Eval != nil || j.Spec.Eval != nil},
 		{"a teacher", j.Spec.Teacher != nil},
+		{"fsdp of version 1", s.FSDP1()},
+		{"amp with fsdp", s.FSDP.Set && job.Autocast},
+		{"fsdp with replicate", s.FSDP.Set && s.Replicate.V > 1},
+		{"fsdp with shard_embeddings", s.FSDP.Set && s.Ends.V},
+		{"static_graph of ddp", s.Static.V},
+		{"find_unused_parameters of ddp", s.Unused.V},
+		{"zero", s.ZeRO.Set},
+		{"no_sync, which a schedule decides itself,", s.NoSync.V},
 	} {
 		if x.given {
 			j.fail(s.PP.At, "%s is not modelled with parallel.pp", x.what)
@@ -213,6 +221,7 @@ func (c *cutting) stages(cuts []int) {
 		return false
 	}
 	var received []int
+	c.together()
 	for k, part := range parts {
 		var inputs, sent []int
 		for slot := range f.Params {
@@ -257,6 +266,29 @@ func (c *cutting) stages(cuts []int) {
 		}
 		c.pl.Stages = append(c.pl.Stages, st)
 		received = sent
+	}
+}
+
+// together refuses modules of several stages in one call of fully_shard.
+func (c *cutting) together() {
+	f := c.Job.Job.Parallel.FSDP
+	if f == nil {
+		return
+	}
+	for _, u := range f.Units {
+		for k := range c.kept {
+			has := func(m string) bool {
+				for i, ch := range c.root.Children {
+					if c.kept[k][i] && (m == ch.Path || program.Inside(m, ch.Path)) {
+						return true
+					}
+				}
+				return false
+			}
+			if n := len(slices.DeleteFunc(slices.Clone(u.Modules), has)); n > 0 && n < len(u.Modules) {
+				c.fail(c.s.FSDP.At, "fsdp: %s are sharded together, but lie in several stages", strings.Join(u.Modules, " and "))
+			}
+		}
 	}
 }
 
