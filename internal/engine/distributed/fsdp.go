@@ -39,6 +39,8 @@ type sharding struct {
 	p *python.Interp
 	*program.FSDP
 	ranks     int64                             // that divide the parameters: of HSDP those of a group
+	gathering int16                             // the stream of all-gathers
+	reducing  int16                             // and of reduce-scatters
 	inference bool                              // the job runs under torch.inference_mode
 	meta      map[*python.Cell]*shardParam      // parameters on the meta device
 	held      []*python.Cell                    // whose whole values live until all calls are done
@@ -96,11 +98,12 @@ type shardParam struct {
 	sum    *op.Tensor // gradients that were not reduced, in the type of reductions
 }
 
-// Shard calls fully_shard on modules of a model, inner ones first, and on
+// Shard calls fully_shard on modules of the k-th model, inner ones first, and on
 // the model, all of which lies in host memory before.
-func Shard(p *python.Interp, root *python.Module, j *program.Job) {
+func Shard(p *python.Interp, root *python.Module, j *program.Job, k int) {
 	s := j.Parallel.FSDP
 	c := &sharding{p: p, FSDP: s, ranks: s.Shards, inference: j.Inference == "inference_mode", meta: map[*python.Cell]*shardParam{}, shared: map[*python.Cell][]*python.Module{}, whole: map[*python.Cell]*op.Tensor{}}
+	c.gathering, c.reducing = autograd.CollectiveStreams(k)
 	python.EachParameter(root, func(m *python.Module, i int) {
 		if x := m.Params[i]; !slices.Contains(c.shared[x], m) {
 			c.shared[x] = append(c.shared[x], m)

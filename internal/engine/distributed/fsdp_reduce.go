@@ -110,8 +110,8 @@ func (g *shardGroup) reduce(p *python.Interp, params []*shardParam, grads []*op.
 		p.Drop(grads[i])
 	}
 	var output *op.Tensor
-	p.OnStream(autograd.ReduceStream, func() { output = p.New(tensor.Contiguous(tensor.D(total)), to) })
-	stream := autograd.ReduceStream
+	p.OnStream(g.reducing, func() { output = p.New(tensor.Contiguous(tensor.D(total)), to) })
+	stream := g.reducing
 	if g.Replicas > 1 {
 		stream, g.replicated = autograd.ReplicateStream, p.Keep(output)
 	}
