@@ -370,7 +370,9 @@ func (s *stage) backwardOne(i int) {
 	}
 	if s.last() {
 		for _, t := range f.outputs {
-			p.DetachInPlace(t)
+			if !p.DetachInPlace(t) {
+				s.fail("PyTorch refuses this: can't detach views in-place; the last stage of a pipeline returns a view, such as what view, transpose or Linear with a bias of an input of 3 dimensions give")
+			}
 		}
 	}
 	for _, t := range f.outputs {
