@@ -195,7 +195,7 @@ func (e *Estimate) rank() (estimate.Key, bool) {
 	if e.outcome.Ranks == nil {
 		return estimate.Key{}, false
 	}
-	return estimate.RankKey(e.outcome.Job.Program.Parallel.Pipeline.Rank), true
+	return e.outcome.Job.RankKey(), true
 }
 
 // change words a proposal.

@@ -18,7 +18,7 @@ func SearchRanks(ctx context.Context, r *estimate.Recipe, axis Axis, headroom fl
 		if a.From != nil {
 			a.From = o
 		}
-		return Search(ctx, r, a, headroom, estimate.RankKey(o.Job.Program.Parallel.Pipeline.Rank))
+		return Search(ctx, r, a, headroom, o.Job.RankKey())
 	}
 	probe := func(k int64) ([]estimate.Probed, error) {
 		j, err := r.Job(estimate.Key{Path: axis.Key, Value: fmt.Sprint(k)})
@@ -27,7 +27,7 @@ func SearchRanks(ctx context.Context, r *estimate.Recipe, axis Axis, headroom fl
 		}
 		return estimate.ProbeRanks(j)
 	}
-	f, err := of(int(worst.Job.Program.Parallel.Pipeline.Rank), axis.Max)
+	f, err := of(int(worst.Job.Stage()), axis.Max)
 	for err == nil && f.Largest > 0 && ctx.Err() == nil {
 		var all []estimate.Probed
 		if all, err = probe(f.Largest); err != nil {

@@ -40,8 +40,8 @@ pp: {ranks: 2, split: [up], microbatches: 2}
 		t.Fatal(err)
 	}
 	largest, recommended := int64(math.MaxInt64), int64(math.MaxInt64)
-	for rank, of := range o.Ranks {
-		alone, err := Search(t.Context(), r, BatchFrom(of), headroom, estimate.RankKey(int64(rank)))
+	for _, of := range o.Ranks {
+		alone, err := Search(t.Context(), r, BatchFrom(of), headroom, of.Job.RankKey())
 		if err != nil {
 			t.Fatal(err)
 		}

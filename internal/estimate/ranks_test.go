@@ -35,7 +35,7 @@ func TestRanks(t *testing.T) {
 		t.Errorf("ranks do the same as %v (%v)", like, err)
 	}
 	for rank, of := range o.Ranks {
-		j, err := r.Job(RankKey(int64(rank)))
+		j, err := r.Job(j.stageKey(int64(rank)))
 		if err != nil {
 			t.Fatal(err)
 		}
