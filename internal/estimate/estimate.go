@@ -107,17 +107,22 @@ type Outcome struct {
 	Doubts    []record.Doubtful // of a recording, operators that were counted by their results alone
 	precision string            // of a recording
 
-	Ranks []*Outcome // of all processes, if they do different things and the spec names none
+	Ranks []*Outcome // of all processes, if they do different things and the spec names none; those that do the same have one
 
 	Varied *report.Lengths // what runs with batches of different lengths do; nil: all are alike
 
 }
 
 // Run plays a job and replays its allocations, of each rank where ranks differ.
-func Run(j *Job) (o *Outcome, err error) {
+func Run(j *Job) (*Outcome, error) {
 	if j.differ() {
 		return runRanks(j)
 	}
+	return runOne(j)
+}
+
+// runOne is Run of one process.
+func runOne(j *Job) (o *Outcome, err error) {
 	defer j.metered(&err)()
 	o, err = play(j, j.steps())
 	if err != nil {

@@ -34,6 +34,8 @@ func (s *script) mesh() {
 // dataMesh is the mesh over which fully_shard divides parameters.
 func dataMesh(p *program.Parallel) string {
 	switch {
+	case p.Pipeline != nil:
+		return `mesh["dp"]`
 	case p.TP == nil:
 		return "mesh"
 	case p.FSDP.Replicas > 1:

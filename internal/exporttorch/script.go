@@ -228,9 +228,9 @@ func (s *script) setup(o Options) {
 		case !j.Offload.Parameters && (j.Parallel.FSDP == nil || j.Parallel.TP != nil && !j.Parallel.FSDP.Meta) && j.Parallel.DeepSpeed == nil:
 			s.printf("%s = %s.to(%s)", name, s.made(m), to)
 		case j.DType != tensor.Float32:
-			s.printf("%s = %s().to(%s)", name, s.className(m.Root), program.Literal(j.DType))
+			s.printf("%s = %s.to(%s)", name, s.made(m), program.Literal(j.DType))
 		default:
-			s.printf("%s = %s()", name, s.className(m.Root))
+			s.printf("%s = %s", name, s.made(m))
 		}
 		s.indent = 0
 		if j.Parallel.Pipeline != nil && j.Autocast { // not around the backward passes of the schedule
@@ -242,7 +242,7 @@ func (s *script) setup(o Options) {
 	}
 	s.freeze()
 	s.parallelize(j.Models[0].Name)
-	s.fullyShard(j.Models[0].Name)
+	s.fullyShard()
 	s.adapters()
 	s.offloadParameters()
 	s.channelsLast()

@@ -14,7 +14,9 @@ type Parallel struct {
 	DeepSpeed *DeepSpeed // DeepSpeed's engine around the model; nil: none
 	Megatron  *Megatron  // Megatron-core's DistributedDataParallel and optimizer; nil: none
 
-	Pipeline *Pipeline // stages of torch.distributed.pipelining; nil: each rank has the whole model
+	// Pipeline are stages of torch.distributed.pipelining; nil: each process has the whole model. Each
+	// of its ranks is then as many processes as DDP or FSDP is of, one after the other.
+	Pipeline *Pipeline
 }
 
 // Processes is how many processes there are, one on each GPU.
@@ -64,10 +66,22 @@ func (p *Parallel) Planned() int64 {
 	case p.DeepSpeed != nil:
 		return p.DeepSpeed.Rank
 	case p.Pipeline != nil:
-		return p.Pipeline.Rank
+		return p.Pipeline.Rank * p.Copies()
 	}
 	return 0
 }
+
+// Copies is how many processes have the same part of the model, or share it: those of
+// DistributedDataParallel or fully_shard.
+func (p *Parallel) Copies() int64 {
+	if p.Pipeline != nil {
+		return p.Ranks / p.Pipeline.Ranks
+	}
+	return p.Ranks
+}
+
+// Copied reports whether each stage of a pipeline is that of several processes.
+func (p *Parallel) Copied() bool { return p.Pipeline != nil && (p.DDP != nil || p.FSDP != nil) }
 
 // DDP are the arguments of DistributedDataParallel.
 type DDP struct {

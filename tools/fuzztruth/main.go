@@ -72,6 +72,7 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"tp":         tensorParallel,
 	"tp_fsdp":    meshed,
 	"pp":         pipelined,
+	"pp_dp":      pipelinedCopies,
 	"allocator":  configured,
 	"operators":  rareOperator,
 	"carried":    (*generator).carriedJob,
@@ -351,7 +352,7 @@ func export(c *accuracy.FuzzCase, path string) (allocConf string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if err := engine.InferStages(g.Job, env); err != nil {
+	if err := engine.InferStages(nil, g.Job, env); err != nil {
 		return "", err
 	}
 	f, err := os.Create(path)

@@ -41,7 +41,7 @@ func (g *shardGroup) unshard(p *python.Interp) {
 		return
 	}
 	p.Labelled("FSDP::all_gather", g.module.Layer, func() {
-		p.OnStream(autograd.GatherStream, func() {
+		p.OnStream(g.gathering, func() {
 			d, world := g.gathers(), g.world()
 			var n int64
 			var inputs []*op.Tensor

@@ -252,15 +252,24 @@ func (c *sharding) finish(p *python.Interp) {
 			p.Pop(outer)
 		}
 		s.phase = shardIdle
+		if s.group != nil {
+			s.group.phase = shardIdle
+		}
+		if c.notLast {
+			continue
+		}
 		clear(s.torun) // of modules that did not run
 		if g := s.group; g != nil {
-			g.phase = shardIdle
 			p.Drop(g.replicated)
 			p.Drop(g.result) // an all-gather that was not waited for
 			g.replicated, g.result, g.indices = nil, nil, g.indices[:0]
 		}
 	}
+	c.queued = false
+	if c.notLast {
+		return
+	}
 	c.order = c.order[:0]
 	p.Drop(c.reduced)
-	c.reduced, c.queued = nil, false
+	c.reduced = nil
 }

@@ -20,7 +20,7 @@ func (g *shardGroup) postBackward(p *python.Interp) {
 		}
 	}
 	if g.local {
-		g.free(p)
+		g.freeAfterBackward(p)
 		g.convertSums(p)
 		return
 	}
@@ -37,7 +37,7 @@ func (g *shardGroup) postBackward(p *python.Interp) {
 			params, grads = append(params, x), append(grads, x.placed(p, t))
 		}
 	}
-	g.free(p)
+	g.freeAfterBackward(p)
 	if len(grads) == 0 {
 		return
 	}
@@ -56,6 +56,13 @@ func (x *shardParam) placed(p *python.Interp, t *op.Tensor) *op.Tensor {
 	out := p.New(tensor.Contiguous(x.size), t.DType) // the sum over the ranks, or its rows of all
 	p.Drop(t)
 	return out
+}
+
+// freeAfterBackward is FSDPParamGroup.reshard after the backward pass.
+func (g *shardGroup) freeAfterBackward(p *python.Interp) {
+	if !g.keeps {
+		g.free(p)
+	}
 }
 
 // takeGrad gives up the gradient of a gathered parameter.
@@ -115,8 +122,8 @@ func (g *shardGroup) reduce(p *python.Interp, params []*shardParam, grads []*op.
 		p.Drop(grads[i])
 	}
 	var output *op.Tensor
-	p.OnStream(autograd.ReduceStream, func() { output = p.New(tensor.Contiguous(tensor.D(total)), to) })
-	stream := autograd.ReduceStream
+	p.OnStream(g.reducing, func() { output = p.New(tensor.Contiguous(tensor.D(total)), to) })
+	stream := g.reducing
 	if g.Replicas > 1 {
 		stream, g.replicated = autograd.ReplicateStream, p.Keep(output)
 	}
