@@ -199,15 +199,17 @@ const (
 	nodeWork = 10
 )
 
-// DetachInPlace is Tensor.detach_: t has no gradient function any more.
-func (p *Player) DetachInPlace(t *op.Tensor) {
+// DetachInPlace is Tensor.detach_: t has no gradient function any more. Of a view it does nothing and
+// returns false: PyTorch refuses it.
+func (p *Player) DetachInPlace(t *op.Tensor) bool {
 	o := Of(t)
 	if o.base != nil {
-		p.Fail("PyTorch refuses this: can't detach views in-place; the last stage of a pipeline returns a view, such as what view, transpose or Linear with a bias of an input of 3 dimensions give")
+		return false
 	}
 	fn := o.fn
 	o.fn, o.nr, o.Requires = nil, 0, false
 	if fn != nil {
 		p.dropNode(fn)
 	}
+	return true
 }
