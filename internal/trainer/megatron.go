@@ -132,7 +132,7 @@ func megatronOthers() []Argument {
 		{Nothing, "of multi_latent_attention, num_experts, use_precision_aware_optimizer and others, which say whether it is read", `q_lora_rank kv_lora_rank qk_head_dim qk_pos_emb_head_dim v_head_dim rotary_scaling_factor mscale mscale_all_dim
 			cache_mla_latents mtp_loss_scaling_factor moe_router_bias_update_rate moe_router_force_load_balancing moe_per_layer_logging moe_deepep_num_sms delay_wgrad_compute
 			main_grads_dtype main_params_dtype exp_avg_dtype exp_avg_sq_dtype mamba_state_dim mamba_head_dim mamba_num_groups mamba_num_heads rotary_seq_len_interpolation_factor rope_scaling_factor
-			relative_attention_num_buckets relative_attention_max_distance wgrad_deferral_limit cp_comm_type 
+			relative_attention_num_buckets relative_attention_max_distance wgrad_deferral_limit cp_comm_type
 			no_scatter_gather_tensors_in_pipeline tp_comm_overlap_cfg
 			cross_entropy_fusion_impl no_pin_cpu_grads no_pin_cpu_params`},
 		{Nothing, "what is logged, saved or watched", `log_params_norm log_num_zeros_in_grad log_throughput log_progress timing_log_level log_energy no_barrier_with_level_1_timing timing_log_option tensorboard_log_interval
