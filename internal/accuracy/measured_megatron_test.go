@@ -26,10 +26,10 @@ const gpusOfMegatron = 8
 const rowsOfMegatron, medianOfMegatron, manyOfMegatron, mostOfMegatron = 294, 0.1, 1.5, 3.25
 
 // rowsOfExperts is how many are of jobs with experts, of which the data decide how many tokens
-// each gets; the others are as those of dense jobs. mostOfExperts is that of a job with
-// num_distributed_optimizer_instances in the older containers, whose measurement is to the byte
-// that of the job without; all others are below 5.5.
-const rowsOfExperts, medianOfExperts, manyOfExperts, mostOfExperts = 80, 2.0, 5.0, 12.5
+// each gets; the others are as those of dense jobs. Above mostOfExperts is one, outlierOfExperts
+// at most: a job with num_distributed_optimizer_instances in the older containers, whose
+// measurement is to the byte that of the job without.
+const rowsOfExperts, medianOfExperts, manyOfExperts, mostOfExperts, outlierOfExperts = 80, 1.6, 5.0, 5.5, 12.5
 
 // TestMeasuredMegatron holds the largest max_memory_allocated that Megatron's functional tests
 // recorded on GPUs of jobs of which nothing is left out. The last process writes it
@@ -105,10 +105,10 @@ func TestMeasuredMegatron(t *testing.T) {
 	}
 	slices.Sort(experts)
 	median, many = quantile(experts, 0.5), quantile(experts, 0.9)
-	most := experts[len(experts)-1]
-	t.Logf("%d rows with experts, median error %.2f %%, of nine tenths %.2f %%, largest %.2f %%", len(experts), median, many, most)
-	if median > medianOfExperts || many > manyOfExperts || most > mostOfExperts {
-		t.Errorf("with experts: median error %.2f %%, of nine tenths %.2f %%, largest %.2f %%", median, many, most)
+	most, outlier := experts[len(experts)-2], experts[len(experts)-1]
+	t.Logf("%d rows with experts, median error %.2f %%, of nine tenths %.2f %%, all but one %.2f %%, largest %.2f %%", len(experts), median, many, most, outlier)
+	if median > medianOfExperts || many > manyOfExperts || most > mostOfExperts || outlier > outlierOfExperts {
+		t.Errorf("with experts: median error %.2f %%, of nine tenths %.2f %%, all but one %.2f %%, largest %.2f %%", median, many, most, outlier)
 	}
 }
 
