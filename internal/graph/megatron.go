@@ -31,9 +31,9 @@ func (el *building) megatronLoop(given map[string]any) {
 		const key = "trainer.megatron.no_gradient_accumulation_fusion"
 		el.notModelled = append(el.notModelled, note.Asked.New("%s: without it kernels of Transformer Engine and Apex add gradients of weights to the buffer at once, and a tensor that nothing is written to stands for each; planned are gradients of their own", key).Of(key))
 	}
-	if rope := a.Text("position_embedding_type") == "rope" || a.Bool("use_rotary_position_embeddings"); rope && !a.Bool("no_rope_fusion") {
-		const key = "trainer.megatron.no_rope_fusion"
-		el.notModelled = append(el.notModelled, note.Asked.New("%s: without it one kernel of Transformer Engine rotates; planned are several operators", key).Of(key))
+	if name := "qk_layernorm"; a.Bool(name) && a.Text("transformer_impl") == trainer.TransformerEngine {
+		key := "trainer.megatron." + name
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: what norms of Transformer Engine keep of queries and keys is not held against measurements; planned are a contiguous copy of each and its normalized values", key).Of(key))
 	}
 	if a.Bool("deterministic_mode") {
 		const key = "trainer.megatron.deterministic_mode"
@@ -45,6 +45,8 @@ func (el *building) megatronLoop(given map[string]any) {
 	given["per_token"] = m.PerToken
 	if t.Args().Bool("sequence_parallel") && t.Args().Int("tensor_model_parallel_size") > 1 {
 		m.Shared = sharedOfMegatron
+	} else if a.Bool("qk_layernorm") && t.Args().Int("tensor_model_parallel_size") > 1 {
+		m.Shared = sharedOfHeads
 	}
 	m.Grouped = b.TE && a.Int("num_experts") > 0 && a.Bool("moe_grouped_gemm")
 	if m.ExpertRanks = b.ExpertRanks; m.ExpertRanks > 0 {
@@ -60,6 +62,9 @@ func (el *building) megatronLoop(given map[string]any) {
 // sharedOfMegatron are patterns of the parameters that every tensor-parallel process has and that
 // see a part of the sequence: norms, biases of RowParallelLinear and what chooses experts.
 var sharedOfMegatron = program.Patterns{"*norm.*", "*linear_proj_bias", "*mlp.linear_fc2_bias", "*mlp.router.weight"}
+
+// sharedOfHeads are patterns of those that see a part of the heads.
+var sharedOfHeads = program.Patterns{"*.q_layernorm.*", "*.k_layernorm.*"}
 
 // undecayedOfMegatron are patterns of the parameters that Megatron gives no weight decay:
 // biases and what has one dimension (_get_param_groups in megatron/core/optimizer/__init__.py).

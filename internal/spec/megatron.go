@@ -233,7 +233,7 @@ func (t *Trainer) MegatronParams() map[string]any {
 	for _, name := range []string{"rotary_percent", "norm_epsilon", "hidden_dropout", "attention_dropout"} {
 		given[name] = a.Number(name)
 	}
-	for _, name := range []string{"swiglu", "add_qkv_bias", "untie_embeddings_and_output_weights", "apply_query_key_layer_scaling", "sequence_parallel", "deterministic_mode"} {
+	for _, name := range []string{"swiglu", "add_qkv_bias", "qk_layernorm", "untie_embeddings_and_output_weights", "apply_query_key_layer_scaling", "sequence_parallel", "deterministic_mode"} {
 		given[name] = a.Bool(name)
 	}
 	given["normalization"], given["position_embedding_type"] = a.Text("normalization"), a.Text("position_embedding_type")
@@ -250,6 +250,7 @@ func (t *Trainer) MegatronParams() map[string]any {
 	if a.Bool("swiglu") {
 		given["bias_activation_fusion"] = !a.Bool("no_bias_swiglu_fusion")
 	}
+	given["rope_fusion"] = a.rotary() && !a.Bool("no_rope_fusion")
 	given["bias_dropout_fusion"] = !a.Bool("no_bias_dropout_fusion")
 	given["transformer_impl"], given["attention"] = a.Text("transformer_impl"), "flash"
 	if !a.flashAttention() {

@@ -51,6 +51,7 @@ var megatronModelled = []Argument{
 	{Name: "no_bias_dropout_fusion", Form: Bool, Default: false, Reach: Device, Why: "bias, dropout and addition as several operators"},
 	{Name: "no_masked_softmax_fusion", Form: Bool, Default: false, Reach: Device, Why: "of the local layers"},
 	{Name: "no_rope_fusion", Form: Bool, Default: false, Reach: Device, Why: "the rotation as several operators"},
+	{Name: "qk_layernorm", Form: Bool, Default: false, Reach: Device, Why: "queries and keys are normalized, head by head"},
 	{Name: "no_create_attention_mask_in_dataloader", Form: Bool, Default: false, Reach: Device, Why: "batches have no mask"},
 	{Name: "no_gradient_accumulation_fusion", Form: Bool, Default: false, Reach: Device, Why: "gradients of weights are tensors of their own before they are added"},
 	{Name: "transformer_impl", Form: String, Default: TransformerEngine, Choices: []string{Local, TransformerEngine}, Reach: Device, Why: "of which layers the model is"},
@@ -122,7 +123,7 @@ func megatronOthers() []Argument {
 			overlap_cpu_optimizer_d2h_h2d use_legacy_models use_te_activation_func fp32_residual_connection fp16_lm_cross_entropy reuse_grad_buf_for_mxfp8_param_ag
 			defer_embedding_wgrad_compute ddp_num_buckets overlap_param_gather_with_optimizer_step use_nccl_ub use_megatron_fsdp init_model_with_meta_device
 			data_parallel_sharding_strategy fsdp_double_buffer keep_fp8_transpose_cache enable_full_sharding_in_hsdp use_torch_fsdp2 torch_fsdp2_no_reshard_after_forward
-			hierarchical_context_parallel_sizes replication vocab_extra_ids encoder_seq_length decoder_seq_length encoder_num_layers decoder_num_layers reset_attention_mask qk_layernorm qk_l2_norm vision_pretraining
+			hierarchical_context_parallel_sizes replication vocab_extra_ids encoder_seq_length decoder_seq_length encoder_num_layers decoder_num_layers reset_attention_mask qk_l2_norm vision_pretraining
 			moe_use_upcycling moe_use_legacy_grouped_gemm moe_layer_recompute moe_extended_tp moe_router_fusion moe_router_padding_for_fp8 moe_input_jitter_eps moe_enable_deepep
 			moe_shared_expert_overlap moe_permute_fusion overlap_moe_expert_parallel_comm heterogeneous_layers_config_path heterogeneous_layers_config_encoded_json spec hybrid_attention_ratio
 			hybrid_mlp_ratio hybrid_override_pattern is_hybrid_model yaml_cfg use_precision_aware_optimizer kitchen_config_file kitchen_recipe_number sft inference_dynamic_batching test_mode use_checkpoint_args load_main_params_from_ckpt`},
