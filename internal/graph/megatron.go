@@ -43,6 +43,7 @@ func (el *building) megatronLoop(given map[string]any) {
 	b := t.MegatronBuffers()
 	m := &program.Megatron{World: b.World, Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: checks, Bucket: b.Bucket, Padded: b.Padded, TE: b.TE, Scaler: t.Args().Bool("fp16"), PerToken: a.Bool("calculate_per_token_loss")}
 	given["per_token"] = m.PerToken
+	m.FirstApart = a.Bool("overlap_param_gather_with_optimizer_step")
 	if t.Args().Bool("sequence_parallel") && t.Args().Int("tensor_model_parallel_size") > 1 {
 		m.Shared = sharedOfMegatron
 	} else if a.Bool("qk_layernorm") && t.Args().Int("tensor_model_parallel_size") > 1 {

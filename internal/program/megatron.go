@@ -20,6 +20,7 @@ type Megatron struct {
 	Scaler       bool         // the loss is scaled: DynamicGradScaler
 	Shared       Patterns     // parameters whose gradients tensor-parallel processes add up
 	Bucket       int64        // elements of a bucket of gradients; 0: there is one
+	FirstApart   bool         // the first model chunk has an optimizer of its own: overlap_param_gather_with_optimizer_step
 	Padded       int64        // a bucket of the distributed optimizer has a multiple of as many elements, and of 128
 	PerToken     bool         // gradients are divided by the tokens of a step: calculate_per_token_loss
 

@@ -188,6 +188,9 @@ func (s *Spec) megatronChecks(a *Arguments) {
 	if name := "overlap_param_gather"; a.Bool(name) && !(a.Bool("overlap_grad_reduce") && a.Bool("use_distributed_optimizer")) {
 		s.Errs.Addf(a.Span(name), "%s needs overlap_grad_reduce and use_distributed_optimizer, Megatron says", name)
 	}
+	if name := "overlap_param_gather_with_optimizer_step"; a.Bool(name) && !(a.Bool("overlap_param_gather") && a.virtual() > 1) {
+		s.Errs.Addf(a.Span(name), "%s needs overlap_param_gather and virtual stages, Megatron says", name)
+	}
 	if name := "no_rope_fusion"; a.rotary() && !te && !a.Bool(name) {
 		s.Errs.Addf(a.Span(name), "rotary positions without Transformer Engine need no_rope_fusion: true, Megatron says")
 	}
@@ -325,7 +328,7 @@ func (t *Trainer) MegatronBuffers() MegatronBuffers {
 	case a.Bool("fp16"):
 		b.Grads = "fp16"
 	}
-	if a.Bool("overlap_grad_reduce") {
+	if a.Bool("overlap_grad_reduce") && !a.Bool("overlap_param_gather_with_optimizer_step") {
 		b.Bucket = max(megatronBuckets, bucketOfRank*b.Ranks)
 		if n := a.Int("ddp_bucket_size"); n > 0 {
 			b.Bucket = n

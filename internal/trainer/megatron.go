@@ -85,6 +85,7 @@ var megatronModelled = []Argument{
 	{Name: "num_distributed_optimizer_instances", Default: int64(1), Min: 1, Reach: Device, Why: "the optimizer is divided among data-parallel size / this"},
 	{Name: "overlap_grad_reduce", Form: Bool, Default: false, Reach: Device, Why: "gradients are reduced in buckets, whose ends are padded"},
 	{Name: "overlap_param_gather", Form: Bool, Default: false, Why: "when parameters are gathered"},
+	{Name: "overlap_param_gather_with_optimizer_step", Form: Bool, Default: false, Reach: Device, Why: "of virtual stages: the first model chunk has an optimizer of its own, and gradients are in one bucket"},
 	{Name: "ddp_bucket_size", Form: Int, Min: 1, Reach: Device, Why: "elements of such a bucket; without it 40000000 or 1000000 for each GPU, whichever is more"},
 	{Name: "ddp_pad_buckets_for_high_nccl_busbw", Form: Bool, Default: false, Reach: Device, Why: "the ends of buckets"},
 
@@ -121,7 +122,7 @@ func megatronOthers() []Argument {
 			multi_latent_attention mtp_num_layers perform_rl_step rampup_batch_size batch_size distribute_saved_activations checkpoint_activations no_clone_scatter_output_in_embedding tp_comm_overlap use_cpu_initialization
 			empty_unused_memory_level use_fused_weighted_squared_relu cross_entropy_loss_fusion use_flash_attn optimizer_cpu_offload optimizer_offload_fraction use_torch_optimizer_for_cpu_offload
 			overlap_cpu_optimizer_d2h_h2d use_legacy_models use_te_activation_func fp32_residual_connection fp16_lm_cross_entropy reuse_grad_buf_for_mxfp8_param_ag
-			defer_embedding_wgrad_compute ddp_num_buckets overlap_param_gather_with_optimizer_step use_nccl_ub use_megatron_fsdp init_model_with_meta_device
+			defer_embedding_wgrad_compute ddp_num_buckets use_nccl_ub use_megatron_fsdp init_model_with_meta_device
 			data_parallel_sharding_strategy fsdp_double_buffer keep_fp8_transpose_cache enable_full_sharding_in_hsdp use_torch_fsdp2 torch_fsdp2_no_reshard_after_forward
 			hierarchical_context_parallel_sizes replication vocab_extra_ids encoder_seq_length decoder_seq_length encoder_num_layers decoder_num_layers reset_attention_mask qk_l2_norm vision_pretraining
 			moe_use_upcycling moe_use_legacy_grouped_gemm moe_layer_recompute moe_extended_tp moe_router_fusion moe_router_padding_for_fp8 moe_input_jitter_eps moe_enable_deepep

@@ -32,13 +32,25 @@ type Megatron struct {
 	scalars []*op.Tensor
 }
 
-// megatronPart is the parameters that the same processes have, with buffers and an optimizer
-// of their own: those of experts that are spread over GPUs, and all others.
+// megatronPart is the parameters of an optimizer, which have buffers of their own: those of
+// experts that are spread over GPUs, and all others, or those of the first model chunk and of the
+// rest.
 type megatronPart struct {
+	kind   kindOfPart
 	ranks  int64 // data-parallel processes
 	groups []MegatronGroup
 	order  []*megatronParam // in the order of the groups
 }
+
+// kindOfPart is which parameters a part has, in the order of the optimizers.
+type kindOfPart int
+
+const (
+	ofFirstChunk kindOfPart = iota // with FirstApart
+	ofOthers
+	ofExperts // that are spread over GPUs
+	partKinds
+)
 
 // MegatronGroup is a group of parameters of one of Megatron's optimizers.
 type MegatronGroup struct {
@@ -148,17 +160,26 @@ func NewMegatron(p *python.Interp, m *program.Megatron, cells []MegatronCell, gr
 // divide makes the parts that there are, and for each model chunk their buffers, those of
 // experts last.
 func (e *Megatron) divide() {
-	for _, expert := range []bool{false, true} {
-		if !slices.ContainsFunc(e.params, func(x *megatronParam) bool { return x.Expert == expert }) {
+	of := func(x *megatronParam) kindOfPart {
+		switch {
+		case x.Expert:
+			return ofExperts
+		case e.FirstApart && x.Chunk == 0:
+			return ofFirstChunk
+		}
+		return ofOthers
+	}
+	for kind := range partKinds {
+		if !slices.ContainsFunc(e.params, func(x *megatronParam) bool { return of(x) == kind }) {
 			continue
 		}
-		part := &megatronPart{ranks: e.Ranks}
-		if expert {
+		part := &megatronPart{kind: kind, ranks: e.Ranks}
+		if kind == ofExperts {
 			part.ranks = e.ExpertRanks
 		}
 		e.parts = append(e.parts, part)
 		for _, x := range e.params {
-			if x.Expert != expert {
+			if of(x) != kind {
 				continue
 			}
 			for len(e.wrapped) <= x.Chunk {
@@ -426,8 +447,12 @@ func (e *Megatron) Prepare() {
 			}
 		}
 	}
-	for _, part := range e.parts {
-		e.norm(part)
+	if !slices.ContainsFunc(e.parts, func(p *megatronPart) bool { return p.kind == ofExperts }) {
+		e.norm(e.parts)
+		return
+	}
+	for k := range e.parts { // whose gradients other processes share (grads_states_parallel_group_is_shared)
+		e.norm(e.parts[k : k+1])
 	}
 }
 
@@ -436,7 +461,7 @@ func (e *Megatron) Prepare() {
 const apexNorms = 320
 
 // norm is get_grad_norm_fp32 (megatron/core/optimizer/clip_grads.py). Gradients are scaled in place.
-func (e *Megatron) norm(part *megatronPart) {
+func (e *Megatron) norm(parts []*megatronPart) {
 	p := e.p
 	noop := e.vector(1, tensor.Int32)
 	var norms []*op.Tensor
@@ -444,9 +469,11 @@ func (e *Megatron) norm(part *megatronPart) {
 		norms = append(norms, e.vector(apexNorms, tensor.Float32), e.vector(1, tensor.Float32))
 	} else {
 		two := 2.0
-		for _, x := range part.order {
-			if x.to > x.from && !(x.Tied && !e.Pipeline.First()) { // param_is_not_shared
-				norms = append(norms, p.Do1(aten.VectorNorm, &aten.NormArgs{P: &two}, x.grad))
+		for _, part := range parts {
+			for _, x := range part.order {
+				if x.to > x.from && !(x.Tied && !e.Pipeline.First()) { // param_is_not_shared
+					norms = append(norms, p.Do1(aten.VectorNorm, &aten.NormArgs{P: &two}, x.grad))
+				}
 			}
 		}
 	}
