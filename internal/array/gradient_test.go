@@ -94,7 +94,7 @@ func TestRecurrentGradient(t *testing.T) {
 		const steps, batch, width = 3, 2, 2
 		l := c.Recurrent
 		l.Layers, l.Directions = 2, 2
-		l.Mask = func(_, i int) float64 { return float64(i%3) / 2 }
+		l.Mask = func(_, _, _, i int) float64 { return float64(i%3) / 2 }
 		var weights [][]float64
 		for k := range 4 {
 			in := width

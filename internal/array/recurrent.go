@@ -11,8 +11,9 @@ type Recurrent struct {
 	Cell                            *Cell
 	Hidden, Out, Layers, Directions int
 	Bias, Projected, BatchFirst     bool
-	// Mask is what element i of the result of a layer counts with in the next one; nil: 1.
-	Mask func(layer, i int) float64
+	// Mask is what element i of the result of a direction of a layer, at a step of the
+	// sequence, counts with in the next layer; nil: 1.
+	Mask func(layer, direction, step, i int) float64
 }
 
 // perRun is how many of the weights each layer has in each direction: weight_ih,
@@ -212,7 +213,11 @@ func (l *Recurrent) Run(x *Array, hx, cx []float64, weights [][]float64) *Recurr
 func (s *Recurred) masked(y [][]float64, layer int) [][]float64 {
 	out := make([][]float64, len(y))
 	for t, step := range y {
-		mask := Each(len(step), func(i int) float64 { return s.layer.Mask(layer, t*len(step)+i) })
+		width, outs := s.layer.Directions*s.layer.Out, s.layer.Out
+		mask := Each(len(step), func(i int) float64 {
+			row, column := i/width, i%width
+			return s.layer.Mask(layer, column/outs, t, row*outs+column%outs)
+		})
 		out[t] = Each(len(step), func(i int) float64 { return step[i] * mask[i] })
 		s.masks = append(s.masks, mask)
 	}

@@ -20,6 +20,9 @@ type Eval struct {
 	// InParts says that the derivative is the operators of which Grad makes it, which
 	// are computed one by one.
 	InParts bool
+	// Inside says that Run and Grad compute themselves, by Compute, while memory lives that
+	// they free before they end.
+	Inside bool
 	// Over says that the results are computed where inputs lie, though the operator is
 	// not in place.
 	Over bool

@@ -92,6 +92,15 @@ func evalOf(r *op.Op) *op.Eval {
 // Composes implements engine.Backend.
 func (x *Executor) Composes(r *op.Op) bool { return evalOf(r).Forward == nil }
 
+// Inside implements engine.Backend.
+func (x *Executor) Inside(r *op.Op) bool { return evalOf(r).Inside }
+
+// Compute implements engine.Backend.
+func (x *Executor) Compute(r *op.Op, f func(op.Machine) error) error {
+	x.running = r.Name
+	return x.named(r, f(x))
+}
+
 // Forward implements engine.Backend. A row whose results lie where its inputs do
 // has nothing to compute.
 func (x *Executor) Forward(c *op.Call) error {

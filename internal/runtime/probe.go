@@ -114,6 +114,10 @@ func (p *probe) Forward(c *op.Call) error {
 	return refused("operator "+c.Op.Name, err)
 }
 
+func (p *probe) Compute(r *op.Op, f func(op.Machine) error) error {
+	return refused("operator "+r.Name, p.Executor.Compute(r, f))
+}
+
 // arrays counts what of a call was computed aside: each operand as it is and in float64.
 func (p *probe) arrays(operands ...*op.Tensor) {
 	sum := int64(0)
