@@ -24,6 +24,7 @@ func (el *building) change() {
 	t.Checkpoint()
 	t.Apart()
 	t.Pipeline()
+	el.megatronSchedule()
 }
 
 // techniques is the job for what changes its models.
