@@ -121,14 +121,14 @@ func TestRecurrentGradient(t *testing.T) {
 		}
 		gy := some(steps*batch*2*l.Out, 55)
 		y := func() []float64 {
-			r := l.Run(x, hx, cx, weights)
+			r := Recur(&l, x.V, x.Size, hx, cx, weights)
 			out := slices.Concat(r.Y, r.H)
 			if cx != nil {
 				out = append(out, r.C...)
 			}
 			return out
 		}
-		gx, gh0, gc0, gw := l.Run(x, hx, cx, weights).Backward(gy, gh, gc)
+		gx, gh0, gc0, gw := Recur(&l, x.V, x.Size, hx, cx, weights).Backward(gy, gh, gc, weights)
 		hold(t, c.name, append([][]float64{x.V, hx, cx}, weights...), append([][]float64{gx, gh0, gc0}, gw...), slices.Concat(gy, gh, gc), y)
 	}
 }

@@ -1,6 +1,9 @@
 package aten
 
 import (
+	"errors"
+
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
@@ -255,49 +258,95 @@ func workspace(c *op.Call, steps, batch, input int64, d tensor.DType, training b
 	c.Local(c.Do1(RnnWorkspace, &rnnSpaceArgs{n}))
 }
 
-// evalRNN is nn.LSTM, nn.GRU or nn.RNN as cuDNN computes it. What it drops is drawn again
-// for the backward pass, by a seed that is noted of the reserve.
+// evalRNN is nn.LSTM, nn.GRU or nn.RNN as cuDNN computes it: in float64 if its tensors
+// are, else in float32. What the forward pass keeps is noted of the reserve, of which
+// cuDNN alone knows what is in it.
 var evalRNN = &op.Eval{
 	Forward: func(m op.Machine, c *op.Call) error {
 		return m.OnHost(func(a op.Arrays) {
-			args, seed, training := c.Args.(*RNNArgs), int64(0), c.Env().Training
-			if args.Dropout > 0 && training {
+			seed := int64(0)
+			if c.Args.(*RNNArgs).Dropout > 0 && c.Env().Training {
 				seed = m.Draw()
 			}
-			m.Note(c.Out[3], seed)
-			s := args.recurred(a, c.In, seed, training)
-			a.Put(c.Out[0], s.Y)
-			a.Put(c.Out[1], s.H)
-			if args.LSTM() {
-				a.Put(c.Out[2], s.C)
+			if c.In[0].DType == tensor.Float64 {
+				recur(m, c, seed, a.Get, a.Put)
+			} else {
+				recur(m, c, seed, a.Singles, a.PutSingles)
 			}
 		})
 	},
 	Backward: func(m op.Machine, b *op.Back) error {
 		return m.OnHost(func(a op.Arrays) {
-			args := b.Args.(*RNNArgs)
-			s := args.recurred(a, b.SavedIns(), op.Noted[int64](m, b.SavedOut(3)), true)
-			grad := func(i, n int) []float64 {
-				if b.Grads[i] != nil {
-					return a.Get(b.Grads[i])
-				}
-				return make([]float64, n)
+			var err error
+			if b.InM[0].DType == tensor.Float64 {
+				err = recurBack(m, b, a, a.Get, a.Put)
+			} else {
+				err = recurBack(m, b, a, a.Singles, a.PutSingles)
 			}
-			var gc []float64
-			if args.LSTM() {
-				gc = grad(2, len(s.C))
-			}
-			gx, gh0, gc0, gw := s.Backward(grad(0, len(s.Y)), grad(1, len(s.H)), gc)
-			a.Put(a.Wanted(b, 0), gx)
-			a.Put(a.Wanted(b, 1), gh0)
-			if args.LSTM() {
-				a.Put(a.Wanted(b, 2), gc0)
-			}
-			for i, g := range gw {
-				a.Put(a.Wanted(b, 3+i), g)
+			if err != nil {
+				a.Fail(err)
 			}
 		})
 	},
+}
+
+// recurWith computes a recurrent layer of a sequence, both states and the weights.
+func recurWith[T array.Float](l *array.Recurrent, in []*op.Tensor, get func(*op.Tensor) []T) *array.Recurred[T] {
+	return array.Recur(l, get(in[0]), in[0].Size.Ints(), get(in[1]), get(in[2]), readAll(in[3:], get))
+}
+
+func readAll[T array.Float](ts []*op.Tensor, get func(*op.Tensor) []T) [][]T {
+	out := make([][]T, len(ts))
+	for i, t := range ts {
+		out[i] = get(t)
+	}
+	return out
+}
+
+// recur is the forward pass.
+func recur[T array.Float](m op.Machine, c *op.Call, seed int64, get func(*op.Tensor) []T, put func(*op.Tensor, []T)) {
+	s := recurWith(c.Args.(*RNNArgs).recurrent(seed, c.Env().Training), c.In, get)
+	put(c.Out[0], s.Y)
+	put(c.Out[1], s.H)
+	if c.In[2] != nil {
+		put(c.Out[2], s.C)
+	}
+	if c.Env().Training {
+		m.Note(c.Out[3], s)
+	}
+}
+
+// recurBack is the backward pass. A reserve that was copied, as hooks of saved tensors do,
+// has no note: then the forward pass is computed again.
+func recurBack[T array.Float](m op.Machine, b *op.Back, a op.Arrays, get func(*op.Tensor) []T, put func(*op.Tensor, []T)) error {
+	args, in := b.Args.(*RNNArgs), b.SavedIns()
+	s := op.Noted[*array.Recurred[T]](m, b.SavedOut(3))
+	if s == nil {
+		if args.Dropout > 0 && args.Layers > 1 {
+			return errors.New("what a recurrent layer dropped is not known where its reserve was copied")
+		}
+		s = recurWith(args.recurrent(0, true), in, get)
+	}
+	grad := func(i int, like []T) []T {
+		if b.Grads[i] != nil {
+			return get(b.Grads[i])
+		}
+		return make([]T, len(like))
+	}
+	var gc []T
+	if args.LSTM() {
+		gc = grad(2, s.C)
+	}
+	gx, gh0, gc0, gw := s.Backward(grad(0, s.Y), grad(1, s.H), gc, readAll(in[3:], get))
+	put(a.Wanted(b, 0), gx)
+	put(a.Wanted(b, 1), gh0)
+	if args.LSTM() {
+		put(a.Wanted(b, 2), gc0)
+	}
+	for i, g := range gw {
+		put(a.Wanted(b, 3+i), g)
+	}
+	return nil
 }
 
 // evalFlatCopy puts a weight into its place of a buffer of another type.

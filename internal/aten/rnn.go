@@ -353,9 +353,8 @@ func (a *RNNArgs) cell() *array.Cell {
 	return array.PlainTanh
 }
 
-// recurred computes a recurrent layer. Its inputs are the sequence, both states and the
-// weights.
-func (a *RNNArgs) recurred(arrays op.Arrays, in []*op.Tensor, seed int64, training bool) *array.Recurred {
+// recurrent is the layer as its values are computed. What it drops is drawn by a seed.
+func (a *RNNArgs) recurrent(seed int64, training bool) *array.Recurrent {
 	l := &array.Recurrent{
 		Cell: a.cell(), Hidden: int(a.Hidden), Out: int(a.Out()), Layers: int(a.Layers), Directions: int(a.Directions()),
 		Bias: a.Bias, Projected: a.Proj > 0, BatchFirst: a.BatchFirst,
@@ -363,9 +362,5 @@ func (a *RNNArgs) recurred(arrays op.Arrays, in []*op.Tensor, seed int64, traini
 	if a.Dropout > 0 && training {
 		l.Mask = func(layer, i int) float64 { return droppedOut(uint64(seed)+uint64(layer), int64(i), a.Dropout) }
 	}
-	var weights [][]float64
-	for _, w := range in[3:] {
-		weights = append(weights, arrays.Get(w))
-	}
-	return l.Run(arrays.Array(in[0]), arrays.Get(in[1]), arrays.Get(in[2]), weights)
+	return l
 }

@@ -62,10 +62,14 @@ type Arrays interface {
 	Array(t *Tensor) *array.Array
 	// Get reads a tensor; nil is nil.
 	Get(t *Tensor) []float64
+	// Singles reads a tensor in float32; nil is nil.
+	Singles(t *Tensor) []float32
 	// Like reads a tensor as it is broadcast to a size; nil is nil.
 	Like(t *Tensor, size tensor.Dims) []float64
 	// Put writes a tensor; nil is nothing.
 	Put(t *Tensor, v []float64)
+	// PutSingles writes a tensor, of numbers in float32; nil is nothing.
+	PutSingles(t *Tensor, v []float32)
 	// PutSummed writes v, which has a size, into a tensor that was broadcast to it.
 	PutSummed(t *Tensor, v []float64, size tensor.Dims)
 	// Fail notes an error, of which the first counts; nothing is written behind it.
