@@ -183,6 +183,15 @@ func (j *job) stepRates(i int) {
 	}
 }
 
+// measureRates steps the schedulers that an evaluation steps, by its loss.
+func (j *job) measureRates(loss float64) {
+	for i, o := range j.prog.Optimizers {
+		if o.Measures() {
+			j.rates[i].Measured(loss)
+		}
+	}
+}
+
 // maxWarm bounds how many steps are played because an optimizer allocates
 // otherwise at first.
 const maxWarm = 128

@@ -28,6 +28,9 @@ func (el *building) rates(o *program.Optimizer, v *spec.Value) {
 		}
 		return true
 	})
+	if every > 0 && s.Row.Measures != nil {
+		el.fail(v.Span, "%s steps after each evaluation; its every is that of eval", s.Row.Name)
+	}
 	if s.Every = every; every == 1 {
 		s.Every = 0
 	}
@@ -43,6 +46,24 @@ func (el *building) rates(o *program.Optimizer, v *spec.Value) {
 		}
 	}
 	o.Scheduler = s
+}
+
+// measuredRates holds evaluations against the schedulers that step by their loss.
+func (el *elaborator) measuredRates() {
+	for i, o := range el.job.Optimizers {
+		if !o.Measures() {
+			continue
+		}
+		name, at, e := o.Scheduler.Row.Name, el.optimDefs[i].Scheduler.Span, el.job.Eval
+		switch {
+		case e == nil:
+			el.fail(at, "%s steps after each evaluation, by its loss: write eval: {every: 100, batches: 8}", name)
+		case e.Loss() < 0:
+			el.fail(at, "%s steps by the loss of the evaluation, whose statements give none; call a value loss, and do not delete it", name)
+		case e.Last != nil:
+			el.fail(at, "%s steps by the loss of the evaluation, whose batches have several sizes; this is not modelled", name)
+		}
+	}
 }
 
 // scheduler reads a name, or a name with arguments; beside takes keys that stand beside it.

@@ -30,6 +30,8 @@ type ScheduleRow struct {
 	Base func(args any) float64
 	// Restart resets what Next counts; both are nil of schedulers that count steps alone.
 	Restart, Next func(s *scheduler)
+	// Measures steps by a metric, where the others step by their own count; nil: they do.
+	Measures func(s *scheduler, metric float64)
 	// Parts reports that the arguments hold schedulers.
 	Parts bool
 	// Last is the last step, beyond which PyTorch raises a ValueError; nil: there is none.
@@ -103,6 +105,7 @@ type scheduler struct {
 	steps  int64 // as _step_count
 	cur    int64 // of CosineAnnealingWarmRestarts
 	period int64
+	plateau *plateau // of ReduceLROnPlateau
 }
 
 // newScheduler constructs one, which makes a first step.
@@ -110,6 +113,10 @@ func newScheduler(s *Schedule, groups []*rate) *scheduler {
 	x := &scheduler{row: s.Row, args: s.Args, groups: groups}
 	for _, p := range s.Parts {
 		x.parts = append(x.parts, newScheduler(p, groups))
+	}
+	if a, is := s.Args.(*plateauArgs); is {
+		x.plateau = newPlateau(a)
+		return x
 	}
 	switch s.Row.Name {
 	case sequential:
@@ -204,6 +211,9 @@ func (s *Schedule) Check() error {
 		for _, p := range s.Parts {
 			if p.Row.Parts {
 				return fmt.Errorf("%s is made of single schedulers, not of %s", s.Row.Name, p.Row.Name)
+			}
+			if p.Row.Measures != nil {
+				return fmt.Errorf("%s has schedulers that step by themselves; %s steps by what an evaluation gives", s.Row.Name, p.Row.Name)
 			}
 		}
 	}
@@ -328,6 +338,12 @@ func (r *Rates) Step() error {
 	r.s.step()
 	r.apply()
 	return nil
+}
+
+// Measured is scheduler.step(metric).
+func (r *Rates) Measured(metric float64) {
+	r.s.row.Measures(r.s, metric)
+	r.apply()
 }
 
 // LR is the learning rate of a group.

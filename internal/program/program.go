@@ -132,6 +132,9 @@ type Scheduler struct {
 	Every int64        // it steps in every n-th step; 0: with its optimizer
 }
 
+// Measures reports whether evaluations step the optimizer's scheduler, by their loss.
+func (o *Optimizer) Measures() bool { return o.Scheduler != nil && o.Scheduler.Row.Measures != nil }
+
 // ParamGroup is a parameter group of an optimizer: parameters that are stepped
 // with arguments of their own.
 type ParamGroup struct {
