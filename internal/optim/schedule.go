@@ -96,15 +96,15 @@ type rate struct {
 
 // scheduler is one under way.
 type scheduler struct {
-	row    *ScheduleRow
-	args   any
-	parts  []*scheduler
-	groups []*rate
-	base   []float64
-	epoch  int64 // as last_epoch
-	steps  int64 // as _step_count
-	cur    int64 // of CosineAnnealingWarmRestarts
-	period int64
+	row     *ScheduleRow
+	args    any
+	parts   []*scheduler
+	groups  []*rate
+	base    []float64
+	epoch   int64 // as last_epoch
+	steps   int64 // as _step_count
+	cur     int64 // of CosineAnnealingWarmRestarts
+	period  int64
 	plateau *plateau // of ReduceLROnPlateau
 }
 
@@ -268,6 +268,9 @@ func number(args any, name string) *float64 {
 	return f.Addr().Interface().(*float64)
 }
 
+// LR is the learning rate among arguments; nil if it is none of their numbers.
+func LR(args any) *float64 { return number(args, "lr") }
+
 // momentum is the first of betas or, without them, momentum; nil if there is neither.
 func momentum(args any) *float64 {
 	if f := field(args, "betas"); f.IsValid() {
@@ -309,9 +312,13 @@ type Rates struct {
 	done   int64
 }
 
-// NewRates begins a schedule over groups with arguments of their own.
-func NewRates(s *Schedule, groups []any) *Rates {
+// NewRates begins a schedule over groups with arguments of their own, in a training of
+// so many steps.
+func NewRates(s *Schedule, groups []any, steps int64) *Rates {
 	r := &Rates{}
+	if t, is := s.Args.(*TrainerRates); is {
+		s = &Schedule{Row: s.Row, Args: t.over(steps)}
+	}
 	for _, args := range groups {
 		own := copied(args)
 		g := &rate{lr: *number(own, "lr")}

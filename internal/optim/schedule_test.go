@@ -102,7 +102,7 @@ func TestSchedules(t *testing.T) {
 			if c.Optimizer == "Adam" {
 				groups = []any{&adamArgs{LR: 0.1, Betas: []float64{0.9, 0.999}}, &adamArgs{LR: 0.02, Betas: []float64{0.9, 0.999}}}
 			}
-			r := NewRates(s, groups)
+			r := NewRates(s, groups, 0)
 			for i, want := range c.Rates {
 				for g := range groups {
 					args := r.Args(g)
@@ -165,7 +165,7 @@ func TestScheduleErrors(t *testing.T) {
 		t.Error(err)
 	}
 	one := &Schedule{Row: LookupSchedule("OneCycleLR"), Args: &oneCycleArgs{Max: 1, Total: int64of(2), Start: 0.3, Div: 25, FinalDiv: 1e4, Strategy: "cos"}}
-	r := NewRates(one, []any{&sgdArgs{LR: 0.1}})
+	r := NewRates(one, []any{&sgdArgs{LR: 0.1}}, 0)
 	for i, fails := range []bool{false, false, true} {
 		if err := r.Step(); (err != nil) != fails {
 			t.Errorf("step %d: %v", i+1, err)

@@ -114,7 +114,7 @@ var HF = &Table{"TrainingArguments", []Argument{
 	{Name: "num_train_epochs", Form: Number, Default: 3.0, Why: "a number of epochs"},
 	{Name: "max_steps", Default: int64(-1), Why: "a number of steps"},
 	{Name: "lr_scheduler_type", Form: String, Default: "linear", Why: "numbers on the CPU"},
-	{Name: "lr_scheduler_kwargs", Form: Any, Why: "numbers on the CPU"},
+	{Name: "lr_scheduler_kwargs", Form: Mapping, Why: "numbers on the CPU"},
 	{Name: "warmup_steps", Form: Number, Default: 0.0, Why: "numbers on the CPU"},
 	{Name: "warmup_ratio", Form: Number, Why: "numbers on the CPU"},
 	{Name: "output_dir", Form: String, Why: "a folder"},
