@@ -1,8 +1,6 @@
 package aten
 
 import (
-	"errors"
-
 	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/kernel"
@@ -265,8 +263,12 @@ var evalRNN = &op.Eval{
 	Forward: func(m op.Machine, c *op.Call) error {
 		return m.OnHost(func(a op.Arrays) {
 			seed := int64(0)
-			if c.Args.(*RNNArgs).Dropout > 0 && c.Env().Training {
-				seed = m.Draw()
+			if c.Args.(*RNNArgs).drops() && c.Env().Training {
+				seed = m.Draw() & (1<<(8*seedBytes) - 1)
+				if err := writeSeed(m, c.Out[3], seed); err != nil {
+					a.Fail(err)
+					return
+				}
 			}
 			if c.In[0].DType == tensor.Float64 {
 				recur(m, c, seed, a.Get, a.Put)
@@ -277,17 +279,40 @@ var evalRNN = &op.Eval{
 	},
 	Backward: func(m op.Machine, b *op.Back) error {
 		return m.OnHost(func(a op.Arrays) {
-			var err error
 			if b.InM[0].DType == tensor.Float64 {
-				err = recurBack(m, b, a, a.Get, a.Put)
+				recurBack(m, b, a, a.Get, a.Put)
 			} else {
-				err = recurBack(m, b, a, a.Singles, a.PutSingles)
-			}
-			if err != nil {
-				a.Fail(err)
+				recurBack(m, b, a, a.Singles, a.PutSingles)
 			}
 		})
 	},
+}
+
+// drops reports whether there is a dropout, between two layers.
+func (a *RNNArgs) drops() bool { return a.Dropout > 0 && a.Layers > 1 }
+
+// seedBytes is how many bytes a seed has: no reserve of two layers is smaller.
+const seedBytes = 6
+
+// writeSeed puts the seed of a dropout into the first bytes of the reserve, so that copies
+// have it.
+func writeSeed(m op.Machine, reserve *op.Tensor, seed int64) error {
+	for i := range int64(seedBytes) {
+		l := tensor.Contiguous(tensor.D(1))
+		l.Offset = reserve.Offset + i
+		if err := m.Launch(kernel.Fill, []kernel.Tensor{m.At(reserve, l)}, nil, float64(seed>>(8*i)&0xff)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seedOf reads it.
+func seedOf(reserve []float64) (seed int64) {
+	for i := range seedBytes {
+		seed |= int64(reserve[i]) << (8 * i)
+	}
+	return seed
 }
 
 // recurWith computes a recurrent layer of a sequence, both states and the weights.
@@ -318,14 +343,15 @@ func recur[T array.Float](m op.Machine, c *op.Call, seed int64, get func(*op.Ten
 
 // recurBack is the backward pass. A reserve that was copied, as hooks of saved tensors do,
 // has no note: then the forward pass is computed again.
-func recurBack[T array.Float](m op.Machine, b *op.Back, a op.Arrays, get func(*op.Tensor) []T, put func(*op.Tensor, []T)) error {
+func recurBack[T array.Float](m op.Machine, b *op.Back, a op.Arrays, get func(*op.Tensor) []T, put func(*op.Tensor, []T)) {
 	args, in := b.Args.(*RNNArgs), b.SavedIns()
 	s := op.Noted[*array.Recurred[T]](m, b.SavedOut(3))
 	if s == nil {
-		if args.Dropout > 0 && args.Layers > 1 {
-			return errors.New("what a recurrent layer dropped is not known where its reserve was copied")
+		seed := int64(0)
+		if args.drops() {
+			seed = seedOf(a.Get(b.SavedOut(3)))
 		}
-		s = recurWith(args.recurrent(0, true), in, get)
+		s = recurWith(args.recurrent(seed, true), in, get)
 	}
 	grad := func(i int, like []T) []T {
 		if b.Grads[i] != nil {
@@ -346,7 +372,6 @@ func recurBack[T array.Float](m op.Machine, b *op.Back, a op.Arrays, get func(*o
 	for i, g := range gw {
 		put(a.Wanted(b, 3+i), g)
 	}
-	return nil
 }
 
 // evalFlatCopy puts a weight into its place of a buffer of another type.

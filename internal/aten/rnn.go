@@ -359,7 +359,7 @@ func (a *RNNArgs) recurrent(seed int64, training bool) *array.Recurrent {
 		Cell: a.cell(), Hidden: int(a.Hidden), Out: int(a.Out()), Layers: int(a.Layers), Directions: int(a.Directions()),
 		Bias: a.Bias, Projected: a.Proj > 0, BatchFirst: a.BatchFirst,
 	}
-	if a.Dropout > 0 && training {
+	if a.drops() && training {
 		l.Mask = func(layer, i int) float64 { return droppedOut(uint64(seed)+uint64(layer), int64(i), a.Dropout) }
 	}
 	return l
