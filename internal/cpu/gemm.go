@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"fmt"
-	"runtime"
 
 	"github.com/memplan/memplan/internal/gemm"
 	"github.com/memplan/memplan/internal/kernel"
@@ -61,12 +60,10 @@ func dot[T float](alpha T, a, b, c matrix[T]) {
 }
 
 // A result is divided into parts that are worth a goroutine; all of the sums in one
-// are made there. Parts have more rows where there are many of them, since each packs the
-// columns of its right operand itself.
+// are made there.
 const (
 	partRows    = 192
 	partColumns = 384
-	manyParts   = 4 // for each processor
 )
 
 // multiply is c = alpha * a b + beta * bias; bias has c's sizes or no data.
@@ -78,11 +75,7 @@ func multiply[T float](alpha, beta T, a, b, c, bias matrix[T]) {
 	for columns > 96 && ((c.rows+rows-1)/rows)*((c.columns+columns-1)/columns) < few {
 		rows, columns = rows/2, columns/2
 	}
-	across := (c.columns + columns - 1) / columns
-	for rows < c.rows && (c.rows+2*rows-1)/(2*rows)*across >= manyParts*runtime.GOMAXPROCS(0) {
-		rows *= 2
-	}
-	down := (c.rows + rows - 1) / rows
+	down, across := (c.rows+rows-1)/rows, (c.columns+columns-1)/columns
 	worth := max(1, (1<<20)/max(1, min(c.rows, rows)*min(c.columns, columns)*max(a.columns, 1)))
 	parallel(down*across, worth, func(from, to int) {
 		for tile := from; tile < to; tile++ {
