@@ -3,6 +3,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 GORELEASER = github.com/goreleaser/goreleaser/v2@v2.16.0
 FUZZTIME ?= 5s
+ACCURACY = $(CURDIR)/bin/accuracy.txt
 CLANG ?= clang-19
 
 # The CUDA backend is built against the project's own cuda.h; the stub satisfies
@@ -11,7 +12,7 @@ CUDA = internal/cuda
 CUDA_OUT = $(CURDIR)/bin/cuda
 CUDA_ENV = CGO_ENABLED=1 CGO_CFLAGS="-I$(CURDIR)/$(CUDA)/driver" CGO_LDFLAGS="-L$(CUDA_OUT)"
 
-.PHONY: build estimate test test-all compiling presets race fuzz lint vulncheck golden accuracy bench speed clean cuda cuda-stub cuda-test cuda-gpu-test ptx ptx-check ptx-assemble release release-check
+.PHONY: build estimate test compiling presets race fuzz lint vulncheck golden accuracy bench speed clean cuda cuda-stub cuda-test cuda-gpu-test ptx ptx-check ptx-assemble release release-check
 
 build: compiling ## the binary, in bin/
 	@$(GO) build -o bin/memplan ./cmd/memplan
@@ -19,11 +20,8 @@ build: compiling ## the binary, in bin/
 estimate: build ## GPT-2 124M on an A100 40GB
 	@bin/memplan estimate
 
-test: compiling ## the tests, each in short; lint vets
-	$(GO) test -short -vet=off -timeout 60m ./...
-
-test-all: compiling ## all tests: about nine minutes of one core
-	$(GO) test -vet=off -timeout 60m ./...
+test: compiling ## the tests, each in short, or with ALL=1 whole: about nine minutes of one core; lint vets
+	$(GO) test $(if $(ALL),,-short) -vet=off -timeout 60m ./...
 
 compiling: ## says so where that takes a while: nothing of the libraries is compiled
 	@if $(GO) build -n -o bin/memplan ./cmd/memplan 2>&1 | grep -q -e '/compile .* -p runtime ' -e '/compile .* -p gopkg.in/yaml.v3 '; then \
@@ -54,7 +52,8 @@ golden: ## rewrite expected outputs; look at the difference before you commit it
 	$(GO) run ./tools/accuracy -update
 
 accuracy: ## hold predictions against recordings of real PyTorch; fails if they got worse
-	$(GO) run ./tools/accuracy -check
+	@mkdir -p bin && rm -f $(ACCURACY)
+	$(GO) test -vet=off -timeout 60m -run TestGate ./internal/accuracy -args -table $(ACCURACY); code=$$?; cat $(ACCURACY) && exit $$code
 
 bench: ## speed, memory, start-up
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/allocsim ./internal/engine

@@ -109,7 +109,7 @@ func (e *Estimate) largest(ctx context.Context, s Search, o *estimate.Outcome) (
 	defer done()
 	var keys []estimate.Key
 	if e.outcome.Ranks != nil {
-		keys = append(keys, estimate.RankKey(o.Job.Program.Parallel.Planned()))
+		keys = append(keys, o.Job.RankKey())
 	}
 	f, err := advise.Search(ctx, r, axis, s.Headroom, keys...)
 	if err != nil {
@@ -219,7 +219,7 @@ func (e *Estimate) rank() (estimate.Key, bool) {
 	if e.outcome.Ranks == nil {
 		return estimate.Key{}, false
 	}
-	return estimate.RankKey(e.outcome.Job.Program.Parallel.Planned()), true
+	return e.outcome.Job.RankKey(), true
 }
 
 // change words a proposal.

@@ -3,6 +3,7 @@ package accuracy
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,20 +14,32 @@ import (
 	"github.com/memplan/memplan/internal/op"
 )
 
-var results = func() func(t *testing.T) *Results {
-	var r *Results
-	return func(t *testing.T) *Results {
-		t.Helper()
-		needs.Time(t, "plays all recordings")
-		if r == nil {
-			var err error
-			if r, err = Run(needs.File(t)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return r
+var table = flag.String("table", "", "TestGate runs, and writes every case and a summary to this file")
+
+// TestGate is what "make accuracy" runs: all recordings are held against what is predicted
+// for them, and the figures against those that are committed.
+func TestGate(t *testing.T) {
+	if *table == "" {
+		t.Skip("needs -table FILE (make accuracy), as it plays all recordings; TestSample plays some")
 	}
-}()
+	r, err := Run(needs.File(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := r.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(*table, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, hold := range map[string]func(*testing.T, *Results){
+		"equal": holdEqual, "replay": holdReplay, "golden": holdGolden, "committed": holdCommitted, "evidence": holdEvidence,
+		"measured": holdMeasured, "fake": holdFake, "releases": holdReleases,
+	} {
+		t.Run(name, func(t *testing.T) { hold(t, r) })
+	}
+}
 
 // TestSample stands for the suites where they are too long: of every n-th recording,
 // no more differ than the committed figures let expect.
@@ -79,9 +92,8 @@ func equal(t *testing.T, cases []*Case) (compared int) {
 	return compared
 }
 
-// TestEqual holds the event lists of recorded training runs against the predicted ones.
-func TestEqual(t *testing.T) {
-	r := results(t)
+// holdEqual holds the event lists of recorded training runs against the predicted ones.
+func holdEqual(t *testing.T, r *Results) {
 	for name, suite := range map[string]struct {
 		cases []*Case
 		least int
@@ -92,9 +104,8 @@ func TestEqual(t *testing.T) {
 	}
 }
 
-// TestReplay replays recorded training steps: no peak may differ.
-func TestReplay(t *testing.T) {
-	r := results(t)
+// holdReplay replays recorded training steps: no peak may differ.
+func holdReplay(t *testing.T, r *Results) {
 	for _, c := range r.Replay {
 		if d := c.Unequal(); d != "" {
 			t.Errorf("%s: %s", c.Name, d)
@@ -105,9 +116,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestGolden replays recorded traces of allocations.
-func TestGolden(t *testing.T) {
-	r := results(t)
+// holdGolden replays recorded traces of allocations.
+func holdGolden(t *testing.T, r *Results) {
 	for _, c := range r.Golden {
 		if !c.Equal {
 			t.Errorf("%s: %s", c.Name, c.Difference)
@@ -118,10 +128,9 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestCommitted checks that nothing is worse than the committed figures, and
+// holdCommitted checks that nothing is worse than the committed figures, and
 // that they and the page made from them are up to date.
-func TestCommitted(t *testing.T) {
-	r := results(t)
+func holdCommitted(t *testing.T, r *Results) {
 	text, err := os.ReadFile(needs.File(t, "accuracy.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -149,10 +158,10 @@ func TestCommitted(t *testing.T) {
 	}
 }
 
-// TestEvidence checks that the list of recordings of each operator is up to date, and
+// holdEvidence checks that the list of recordings of each operator is up to date, and
 // that most operators that specs can name are recorded.
-func TestEvidence(t *testing.T) {
-	found := results(t).Evidence()
+func holdEvidence(t *testing.T, r *Results) {
+	found := r.Evidence()
 	listed, err := os.ReadFile(filepath.Join("../..", aten.EvidenceFile))
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +171,7 @@ func TestEvidence(t *testing.T) {
 	}
 	named, recorded := 0, 0
 	for _, n := range aten.Names() {
-		switch r := aten.Lookup(n).Op; r.Judge(found[r]).Basis {
+		switch row := aten.Lookup(n).Op; row.Judge(found[row]).Basis {
 		case op.Refused:
 			continue
 		case op.Recorded:

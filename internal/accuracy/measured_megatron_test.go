@@ -14,19 +14,24 @@ import (
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/importer"
 	"github.com/memplan/memplan/internal/needs"
+	"github.com/memplan/memplan/internal/spec"
 )
 
 // gpusOfMegatron is on how many GPUs Megatron's functional tests run.
 const gpusOfMegatron = 8
 
 // rowsOfMegatron is how many measurements are of jobs of which nothing is left out, and
-// mostOfMegatron the largest error in percent, as docs/trainer.md has them.
-const rowsOfMegatron, mostOfMegatron = 43, 0.25
+// medianOfMegatron, manyOfMegatron and mostOfMegatron are the errors in percent below which half
+// of them, nine tenths and all are, as docs/trainer.md has them.
+const rowsOfMegatron, medianOfMegatron, manyOfMegatron, mostOfMegatron = 285, 0.1, 1.5, 3.25
 
 // TestMeasuredMegatron holds the largest max_memory_allocated that Megatron's functional tests
-// recorded on GPUs: of jobs of which nothing is left out, and whose arguments say which
-// attention there was, the median error is below 0.1 % and the largest below 0.25 %. The others
-// are counted by the first argument that is missing.
+// recorded on GPUs of jobs of which nothing is left out. The last process writes it
+// (_set_tensorboard_writer in megatron/training/global_vars.py), which has the last stage of a
+// pipeline. With attention_backend auto, that of Transformer Engine is taken as its source says:
+// flash attention, or cuDNN's, but unfused in deterministic_mode before Hopper with flash-attn
+// before 2.4.1, which the containers named lts have. The others are counted by the first
+// argument that is missing.
 func TestMeasuredMegatron(t *testing.T) {
 	f, err := os.Open(needs.File(t, "measured/megatron/arguments.yaml.gz"))
 	if err != nil {
@@ -52,9 +57,13 @@ func TestMeasuredMegatron(t *testing.T) {
 	var errors []float64
 	for _, row := range needs.Rows(t, "measured", "megatron", "rows.csv") {
 		name, gpu := row[0], row[2]
-		key := name + " " + gpu
+		args := jobs[name]
+		if strings.HasPrefix(row[1], "lts") && strings.Contains(args, `"--deterministic-mode": true`) && !strings.Contains(args, "--attention-backend") {
+			args = strings.Replace(args, "MODEL_ARGS: {", `MODEL_ARGS: {"--attention-backend": "unfused", `, 1)
+		}
+		key := args + gpu
 		if _, ok := predicted[key]; !ok {
-			got, why := peakOfMegatron(name, jobs[name], gpu)
+			got, why := peakOfMegatron(t, name, args, gpu)
 			if why != "" {
 				missing[why]++
 				continue
@@ -75,22 +84,28 @@ func TestMeasuredMegatron(t *testing.T) {
 		t.Fatalf("%d rows in scope, not %d; missing: %v", len(errors), rowsOfMegatron, missing)
 	}
 	slices.Sort(errors)
-	median := quantile(errors, 0.5)
-	t.Logf("%d rows, median error %.3f %%, largest %.2f %%; not in scope: %v", len(errors), median, errors[len(errors)-1], missing)
-	if median > 0.1 {
-		t.Errorf("median error %.3f %%", median)
+	median, many := quantile(errors, 0.5), quantile(errors, 0.9)
+	t.Logf("%d rows, median error %.3f %%, of nine tenths %.2f %%, largest %.2f %%; not in scope: %v", len(errors), median, many, errors[len(errors)-1], missing)
+	if median > medianOfMegatron || many > manyOfMegatron {
+		t.Errorf("median error %.3f %%, of nine tenths %.2f %%", median, many)
 	}
 }
 
 // peakOfMegatron is the peak of a job, or why it is not in scope.
-func peakOfMegatron(name, args, gpu string) (peak float64, why string) {
+func peakOfMegatron(t *testing.T, name, args, gpu string) (peak float64, why string) {
 	made, err := importer.Read([]importer.File{{Name: name + ".yaml", Text: []byte(args)}}, importer.Options{Processes: gpusOfMegatron})
 	if err != nil {
 		return 0, reason(err.Error())
 	}
-	job, err := (&estimate.Recipe{Path: name, Text: append(made.Text, fmt.Sprintf("device: {gpu: %s-80gb}\n", gpu)...)}).Job()
+	recipe := &estimate.Recipe{Path: name, Text: append(made.Text, fmt.Sprintf("device: {gpu: %s-80gb}\n", gpu)...)}
+	job, err := recipe.Job()
 	if err != nil {
 		return 0, reason(err.Error())
+	}
+	if n := job.Program.Parallel.Stages(); n > 0 {
+		if job, err = recipe.Job(estimate.Key{Path: "trainer.megatron." + spec.PipelineRank, Value: strconv.FormatInt(n-1, 10)}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	o, err := estimate.Run(job)
 	if err != nil {
@@ -98,7 +113,7 @@ func peakOfMegatron(name, args, gpu string) (peak float64, why string) {
 	}
 	r := o.Report()
 	for _, n := range r.NotModelled {
-		if !strings.Contains(n, "deterministic_mode:") {
+		if !strings.Contains(n, "deterministic_mode:") && !strings.Contains(n, "attention_backend:") {
 			return 0, reason(n)
 		}
 	}

@@ -133,8 +133,8 @@ MiB more or less decides whether one of the vocabulary's size needs a new segmen
 `)
 }
 
-// WriteMeasured prints the measured runs.
-func (r *Results) WriteMeasured(w io.Writer) error {
+// writeMeasuredRuns prints the measured runs.
+func (r *Results) writeMeasuredRuns(w io.Writer) error {
 	t := &report.Table{
 		Header:  []string{"Measured", "peak", "predicted", "error", "from", "to"},
 		Numbers: []bool{false, true, true, true, true, true},

@@ -6,12 +6,10 @@ import (
 	"github.com/memplan/memplan/internal/needs"
 )
 
-// TestMeasured holds predictions against peaks measured on real GPUs to what
+// holdMeasured holds predictions against peaks measured on real GPUs to what
 // memplan promises: the median and the 95th percentile of their errors, without
 // signs and in percent.
-func TestMeasured(t *testing.T) {
-	needs.Time(t, "plays all recordings")
-	r := results(t)
+func holdMeasured(t *testing.T, r *Results) {
 	for _, want := range []struct {
 		suite       string
 		runs        int

@@ -12,9 +12,22 @@ import (
 	"github.com/memplan/memplan/internal/report"
 )
 
-// WriteCases prints every case of the recorded training runs: for each step the
+// Write writes every case, then a summary.
+func (r *Results) Write(w io.Writer) error {
+	for _, write := range []func(io.Writer) error{r.writeCases, r.writeMeasuredRuns, r.writeSummary} {
+		if err := write(w); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeCases prints every case of the recorded training runs: for each step the
 // peak that is predicted and its error, allocated and reserved.
-func (r *Results) WriteCases(w io.Writer) error {
+func (r *Results) writeCases(w io.Writer) error {
 	t := &report.Table{
 		Header:  []string{"Case", "step", "allocated", "recorded", "error", "reserved", "recorded", "error", "events"},
 		Numbers: []bool{false, true, true, true, true, true, true, true, false},
@@ -81,8 +94,9 @@ func (t *Tally) cells() []string {
 
 var tallyHeader = []string{"Suite", "event lists equal", "peaks of allocated equal", "within 1 %", "worst", "peaks of reserved equal", "worst", "out of scope"}
 
-// WriteSummary prints the tallies.
-func WriteSummary(w io.Writer, tallies []Tally) error {
+// writeSummary prints the tallies.
+func (r *Results) writeSummary(w io.Writer) error {
+	tallies := r.Tallies()
 	t := &report.Table{Header: tallyHeader, Numbers: []bool{false, true, true, true, true, true, true, true}}
 	for i := range tallies {
 		t.Rows = append(t.Rows, tallies[i].cells())

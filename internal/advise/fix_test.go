@@ -331,9 +331,12 @@ train: {batch_size: 4, optimizer: AdamW}
 `)},
 		with(t, "gpt", "params.layers=2", "params.d=128", "params.heads=2", "params.vocab=512", "params.seq=128", "device.gpu=t4"),
 	}
-	n := 60
-	if testing.Short() {
-		n, recipes = 20, recipes[:1]
+	n := 20
+	switch {
+	case *all:
+		n = 60
+	case testing.Short():
+		recipes = recipes[:1]
 	}
 	for _, r := range recipes {
 		b := base(t, r)

@@ -187,7 +187,7 @@ func holds(series *estimate.Series, axis Axis, f *Found) bool {
 func lay(series *estimate.Series, axis Axis) bool {
 	for _, second := range []int64{axis.From.Largest(axis.At), 2 * axis.At, axis.At / 2, 2 * axis.Step} {
 		second = max(min(second, axis.Max)/axis.Step, 2) * axis.Step
-		for n := int64(0); n < 6 && alike(second/axis.Step, axis.At/axis.Step); n++ { // Series.Varied
+		for n := int64(0); n < 6 && estimate.Alike(second/axis.Step, axis.At/axis.Step); n++ { // Series.Varied
 			if second += axis.Step; second > axis.Max {
 				second -= 6 * axis.Step
 			}
@@ -201,9 +201,6 @@ func lay(series *estimate.Series, axis Axis) bool {
 	}
 	return false
 }
-
-// alike reports whether two numbers leave the same remainder divided by 2 or by 3.
-func alike(a, b int64) bool { return a%2 == b%2 || a%3 == b%3 }
 
 func newSearch(ctx context.Context, budget *limit.Budget, series *estimate.Series, axis Axis) *search {
 	s := &search{ctx: ctx, series: series, axis: axis, top: axis.Max / axis.Step, known: map[int64]estimate.Probed{}, refused: map[int64]error{}}

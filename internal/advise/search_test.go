@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	all  = flag.Bool("all", false, "TestPresets walks every preset, GPU and precision")
+	all  = flag.Bool("all", false, "TestPresets walks every preset, GPU and precision; others try all they have")
 	half = flag.Bool("half", false, "TestPresets walks every preset and precision, each on three of the six GPUs")
 	seed = flag.Int64("seed", 1, "of the sample that TestPresets takes without -all")
 )

@@ -90,6 +90,11 @@ func (j *job) model(name string, last bool) *python.Module {
 // scheduleStep runs schedule.step of a pipeline.
 func (j *job) scheduleStep(fr *python.Frame, s *program.Stmt) {
 	j.Store(fr, s.Targets[0], python.Value{List: python.NewList(nil)})
+	if j.megatron != nil {
+		fr.Slots[s.Targets[0]].List.Items = j.stages.Step()
+		j.countGradients()
+		return
+	}
 	pl := j.prog.Parallel.Pipeline
 	var inputs []*op.Tensor
 	for _, slot := range pl.Stages[pl.Rank].Inputs {

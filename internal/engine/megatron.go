@@ -1,8 +1,12 @@
 package engine
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/memplan/memplan/internal/engine/distributed"
 	"github.com/memplan/memplan/internal/engine/python"
+	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 )
 
@@ -15,13 +19,42 @@ func (j *job) makeMegatron() {
 	}
 	var shared int64
 	root := j.order[0]
+	cells := map[*python.Cell]distributed.MegatronCell{}
 	python.EachParameter(root, func(of *python.Module, k int) {
-		if m.Shared.Fits(of.ParameterPath(root, k)) {
+		path := of.ParameterPath(root, k)
+		if m.Shared.Fits(path) {
 			shared += of.Params[k].T.Numel()
 		}
+		cells[of.Params[k]] = distributed.MegatronCell{Cell: of.Params[k], Chunk: m.ChunkOf(path), Tied: m.Tied.Fits(path)}
 	})
-	j.megatron = distributed.NewMegatron(j.Interp, m, j.opts[0], j.steppers[0].groups, shared)
+	all := make([]distributed.MegatronCell, len(j.opts[0]))
+	for i, c := range j.opts[0] {
+		all[i] = cells[c]
+	}
+	var groups [][]int
+	for _, g := range j.megatronGroups() {
+		groups = append(groups, j.steppers[0].groups[g])
+	}
+	j.megatron = distributed.NewMegatron(j.Interp, m, all, groups, shared)
 	j.masters = make([]*optim.Param, len(j.opts[0]))
+	if m.Pipeline != nil {
+		j.stages = distributed.NewMegatronPipeline(j.Interp, m.Pipeline, root, j.aux)
+		j.stages.NextBatch = func() []*op.Tensor { return j.newBatch(j.prog.Inputs) }
+		j.stages.Began = j.sumSaved
+		j.stages.Passed, j.stages.Reduce, j.stages.Finalize = j.megatron.Backward, j.megatron.Reduce, j.megatron.Finalize
+	}
+}
+
+// megatronGroups are the numbers of the optimizer's groups in its order: that of their first
+// parameters (_get_param_groups in megatron/core/optimizer/__init__.py).
+func (j *job) megatronGroups() []int {
+	groups := j.steppers[0].groups
+	order := make([]int, len(groups))
+	for g := range order {
+		order[g] = g
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(slices.Min(groups[a]), slices.Min(groups[b])) })
+	return order
 }
 
 // megatronStep is MegatronOptimizer.step.
@@ -30,9 +63,13 @@ func (j *job) megatronStep() {
 	o := j.prog.Optimizers[0]
 	j.Label("Optimizer.step#" + o.Row.Name + ".step")
 	j.Env().GradMode = false
+	if j.prog.Parallel.Megatron.Pipeline == nil {
+		j.megatron.Finalize()
+	}
 	j.megatron.Prepare()
 	var groups []optim.Group
-	for g, members := range j.steppers[0].groups {
+	for _, g := range j.megatronGroups() {
+		members := j.steppers[0].groups[g]
 		group := optim.Group{Args: o.Args}
 		if len(o.Groups) > 0 {
 			group.Args = o.Groups[g].Args

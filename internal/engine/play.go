@@ -111,6 +111,7 @@ type job struct {
 	reducers map[string]*distributed.Reducer // of models that DistributedDataParallel is around
 	engine   *distributed.Engine             // DeepSpeed's around the model; nil: none
 	megatron *distributed.Megatron           // Megatron-core's DistributedDataParallel and optimizer; nil: none
+	stages   *distributed.MegatronPipeline   // the schedule of its pipeline; nil: there is none
 	masters  []*optim.Param                  // what that optimizer steps, beside its parameters
 	pipeline *distributed.Pipeline           // the schedule of the stages; nil: there are none
 	compiled map[string]*compiled.Model      // models that torch.compile compiled
@@ -478,7 +479,7 @@ func (j *job) statement(s *program.Stmt) {
 		} else {
 			j.Backward(v.T, nil, s.Retain)
 			if j.megatron != nil {
-				j.megatron.Backward()
+				j.megatron.Backward(0)
 			}
 		}
 		j.LetGo(v)

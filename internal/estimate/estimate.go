@@ -210,7 +210,7 @@ func (o *Outcome) Report() *report.Report {
 			TotalBytes: m.Total, UsableBytes: m.Usable(), ContextBytes: m.Context, OccupiedBytes: m.Occupied,
 		},
 		Train: report.Train{
-			Mode: j.Spec.Mode.V, BatchSize: j.BatchSize(), OneSequence: j.Spec.Trainer.Flattened(), Precision: j.precision(), Optimizer: optimizers(j.Program), Ranks: j.Program.Parallel.Ranks,
+			Mode: j.Spec.Mode.V, BatchSize: j.BatchSize(), OneSequence: j.Spec.Trainer.Flattened(), Precision: j.precision(), Optimizer: optimizers(j.Program), Ranks: j.ranks(),
 			Loop: j.Spec.Train.Loop.V, Input: j.Spec.Data.Input.V, Steps: o.Played.Steps, Torch: m.Env.Torch.String(), TorchFrom: m.Torch,
 		},
 		Peak: report.Peak{

@@ -13,7 +13,7 @@ import (
 // hostUsage says what the job needs of host memory.
 func (o *Outcome) hostUsage() (*host.Usage, error) {
 	s, p := o.Job.Spec, o.Job.Program
-	j := host.Job{Static: p.Static || len(p.Inputs) == 0, Dataset: o.Job.Data.Dataset, Transform: o.Job.Data.Transform, Processes: p.Parallel.Ranks, Loading: host.Built}
+	j := host.Job{Static: p.Static || len(p.Inputs) == 0, Dataset: o.Job.Data.Dataset, Transform: o.Job.Data.Transform, Processes: o.Job.ranks(), Loading: host.Built}
 	if p.Parallel.FSDP != nil {
 		j.Loading = host.Sharded
 	}
@@ -110,7 +110,7 @@ func (o *Outcome) host(r *report.Report) {
 	}
 	r.Host = h
 	all, each := tensor.Bytes(1), ""
-	if n := o.Job.Program.Parallel.Ranks; n > 1 {
+	if n := o.Job.ranks(); n > 1 {
 		all, each = tensor.Bytes(n), fmt.Sprintf(" by %d processes on one machine", n)
 	}
 	if shm := d.SHM; shm != nil {

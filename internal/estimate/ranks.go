@@ -6,27 +6,43 @@ import (
 
 	"github.com/memplan/memplan/internal/pool"
 	"github.com/memplan/memplan/internal/report"
+	"github.com/memplan/memplan/internal/spec"
 )
 
-// rankKey is the key of a spec that says which process is planned.
-const rankKey = "parallel.rank"
+// stageKey is the key with which a job is that of a process with a stage of its pipeline.
+func (j *Job) stageKey(stage int64) Key {
+	path := "parallel.rank"
+	if j.Program.Parallel.Megatron != nil {
+		path = "trainer.megatron." + spec.PipelineRank
+	}
+	return Key{path, strconv.FormatInt(stage, 10)}
+}
 
-// RankKey is the key with which a job is that of a rank.
-func RankKey(rank int64) Key { return Key{rankKey, strconv.FormatInt(rank, 10)} }
+// RankKey is the key with which a job is that of the process that is planned.
+func (j *Job) RankKey() Key {
+	p := &j.Program.Parallel
+	return j.stageKey(p.Planned() * p.Stages() / p.Processes())
+}
 
 // differ reports whether the processes of a job do different things, and the spec does not say
 // which one is planned.
 func (j *Job) differ() bool {
-	return j.Program.Parallel.Pipeline != nil && !j.Spec.Parallel.Rank.Set && j.recipe != nil
+	if j.Program.Parallel.Stages() == 0 || j.recipe == nil {
+		return false
+	}
+	if j.Program.Parallel.Megatron != nil {
+		return !j.Spec.Trainer.Args().Has(spec.PipelineRank)
+	}
+	return !j.Spec.Parallel.Rank.Set
 }
 
 // runRanks runs the job of each rank. The outcome is that of the first one that runs out of memory, else
 // of the one that reserves most.
 func runRanks(j *Job) (*Outcome, error) {
-	n := int(j.Program.Parallel.Ranks)
+	n := int(j.Program.Parallel.Stages())
 	all, errs := make([]*Outcome, n), make([]error, n)
 	pool.Do(n, func(i int) {
-		of, err := j.recipe.Job(RankKey(int64(i)))
+		of, err := j.recipe.Job(j.stageKey(int64(i)))
 		if err == nil {
 			all[i], err = Run(of)
 		}
@@ -48,6 +64,14 @@ func runRanks(j *Job) (*Outcome, error) {
 	return worst, nil
 }
 
+// ranks is how many processes there are; 0: the job is on one GPU.
+func (j *Job) ranks() int64 {
+	if p := &j.Program.Parallel; p.Ranks > 0 || p.Processes() > 1 {
+		return p.Processes()
+	}
+	return 0
+}
+
 // severity orders verdicts: OOM is more than TIGHT, and that more than FITS.
 func (o *Outcome) severity() int {
 	switch {
@@ -61,18 +85,20 @@ func (o *Outcome) severity() int {
 
 // ranks is the table of what each rank needs.
 func (o *Outcome) ranks(r *report.Report) {
-	pl := o.Job.Program.Parallel.Pipeline
-	if pl == nil {
+	p := &o.Job.Program.Parallel
+	if p.Stages() == 0 {
 		return
 	}
-	r.Train.Microbatches = pl.Microbatches
-	rank := pl.Rank
+	if p.Pipeline != nil {
+		r.Train.Microbatches = p.Pipeline.Microbatches
+	}
+	rank := p.Planned()
 	r.Train.Rank = &rank
-	for i, of := range o.Ranks {
+	for _, of := range o.Ranks {
 		free := of.Free
 		result := [...]string{report.Fits, report.Tight, report.OOMs}[of.severity()]
 		r.Ranks = append(r.Ranks, report.Rank{
-			Rank: int64(i), Parameters: of.Played.Totals.Parameters, PeakAllocatedBytes: free.PeakAllocated.Allocated, PeakReservedBytes: free.PeakReserved.Reserved,
+			Rank: of.Job.Program.Parallel.Planned(), Parameters: of.Played.Totals.Parameters, PeakAllocatedBytes: free.PeakAllocated.Allocated, PeakReservedBytes: free.PeakReserved.Reserved,
 			HeadroomBytes: of.Job.Machine.Usable() - free.PeakReserved.Reserved, Result: result,
 		})
 	}

@@ -126,8 +126,7 @@ func (s *Series) lay(o *Outcome, first, second int64) (bool, error) {
 	if first != 1 {
 		return false, nil
 	}
-	if first = 2; second == first {
-		first = 3
+	for first = 2; Alike(first, second); first++ { // so that the two are varied
 	}
 	s.steps = 0
 	q, err := s.sample(first)
@@ -413,6 +412,9 @@ func (s *Series) Varied(k, step int64) bool {
 		return !slices.ContainsFunc(at, func(a int64) bool { return a/step%n != k/step%n })
 	})
 }
+
+// Alike reports whether two numbers leave the same remainder divided by 2 or by 3.
+func Alike(a, b int64) bool { return a%2 == b%2 || a%3 == b%3 }
 
 // lies plays as much of the job with a value of the key as tells whether it lies on the line.
 func (s *Series) lies(k int64) (bool, error) {

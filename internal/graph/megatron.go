@@ -22,9 +22,9 @@ func (el *building) megatronLoop(given map[string]any) {
 	checks := !t.Args().Bool("no_check_for_nan_in_loss_and_grad") && !t.Args().Bool("fp16") // which scales the loss
 	given["checks"] = checks
 	a := t.Args()
-	if name := "attention_backend"; a.Text("transformer_impl") == trainer.TransformerEngine && a.Text(name) == "auto" {
+	if name := "attention_backend"; a.Text("transformer_impl") == trainer.TransformerEngine && a.Text(name) == "auto" && (a.Bool("bf16") || a.Bool("fp16")) {
 		key := "trainer.megatron." + name
-		el.notModelled = append(el.notModelled, note.Asked.New("%s: auto is planned as flash attention, or cuDNN's, which keep no scores; where Transformer Engine finds neither (deterministic_mode with older releases), it takes unfused", key).Of(key))
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: auto is planned as flash-attn or, from Hopper on, cuDNN's attention, which keep no scores; Transformer Engine takes neither, but unfused, with flash-attn before 2.4.1 in deterministic_mode before Hopper, and where flash-attn is not installed", key).Of(key))
 	}
 	if b := t.MegatronBuffers(); b.Fused && !a.Bool("no_gradient_accumulation_fusion") {
 		const key = "trainer.megatron.no_gradient_accumulation_fusion"
@@ -39,9 +39,14 @@ func (el *building) megatronLoop(given map[string]any) {
 		el.notModelled = append(el.notModelled, note.Asked.New("%s: what sorts indices in the derivative of the loss, a few numbers for each token", key).Of(key))
 	}
 	b := t.MegatronBuffers()
-	m := &program.Megatron{World: b.Ranks * a.Int("tensor_model_parallel_size"), Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: checks, Bucket: b.Bucket, Align: b.Align, TE: b.TE, Scaler: t.Args().Bool("fp16")}
+	m := &program.Megatron{World: b.Ranks * a.Int("tensor_model_parallel_size") * a.Int("pipeline_model_parallel_size"), Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: checks, Bucket: b.Bucket, Align: b.Align, TE: b.TE, Scaler: t.Args().Bool("fp16"), PerToken: a.Bool("calculate_per_token_loss")}
+	given["per_token"] = m.PerToken
 	if t.Args().Bool("sequence_parallel") && t.Args().Int("tensor_model_parallel_size") > 1 {
 		m.Shared = sharedOfMegatron
+	}
+	if st := t.MegatronStage(); st != nil {
+		el.megatronStages(m, st)
+		given["pipeline"], given["last_stage"] = true, st.Last()
 	}
 	el.job.Parallel.Megatron = m
 }

@@ -25,6 +25,7 @@ func (el *building) change() {
 	t.Checkpoint()
 	t.Apart()
 	t.Pipeline()
+	el.megatronSchedule()
 }
 
 // techniques is the job for what changes its models.

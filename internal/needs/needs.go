@@ -1,7 +1,7 @@
 // Package needs says of tests what they need that not every machine, or not every
 // run, has: a test without it is skipped, with a message that begins with "needs". Where
 // MEMPLAN_NEEDS is "all", as in CI, what a machine lacks is a failure; what is left to
-// "make test-all" is skipped with -short alone.
+// "make test ALL=1" is skipped with -short alone.
 package needs
 
 import (
@@ -45,7 +45,7 @@ func Missing(tool string) (bool, error) {
 func Time(t testing.TB, why string) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("needs time (make test-all, not -short): ", why)
+		t.Skip("needs time (make test ALL=1, not -short): ", why)
 	}
 }
 

@@ -18,4 +18,8 @@ type Megatron struct {
 	Shared       Patterns     // parameters whose gradients tensor-parallel processes add up
 	Bucket       int64        // elements of a bucket of gradients; 0: there is one
 	Align        int64        // a bucket's elements are a multiple of it
+	PerToken     bool         // gradients are divided by the tokens of a step: calculate_per_token_loss
+
+	Pipeline *MegatronPipeline // this process has stages of a pipeline; nil: it has the whole model
+	Tied     Patterns          // the table of tokens, if two stages have it
 }

@@ -25,9 +25,23 @@ func (p *Parallel) Processes() int64 {
 	return max(p.Ranks, 1)
 }
 
+// Stages is how many processes there are that do different things; 0: all do the same. Of
+// several that do the same, the first counts.
+func (p *Parallel) Stages() int64 {
+	switch {
+	case p.Pipeline != nil:
+		return p.Pipeline.Ranks
+	case p.Megatron != nil && p.Megatron.Pipeline != nil:
+		return int64(p.Megatron.Pipeline.Ranks)
+	}
+	return 0
+}
+
 // Planned is the rank of the process that is planned, where they differ.
 func (p *Parallel) Planned() int64 {
 	switch {
+	case p.Megatron != nil && p.Megatron.Pipeline != nil:
+		return int64(p.Megatron.Pipeline.Rank) * (p.Megatron.World / p.Stages())
 	case p.DeepSpeed != nil:
 		return p.DeepSpeed.Rank
 	case p.Pipeline != nil:

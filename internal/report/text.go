@@ -119,6 +119,9 @@ func (t *Train) perRank() string {
 	if t.Microbatches > 0 {
 		return fmt.Sprintf(" in %d microbatches, rank %d", t.Microbatches, *t.Rank)
 	}
+	if t.Rank != nil {
+		return fmt.Sprintf(" on each, rank %d", *t.Rank)
+	}
 	return " on each"
 }
 

@@ -31,7 +31,7 @@ func (s *Spec) megatron(a *Arguments) {
 	s.keysOfOthers()
 	s.megatronChecks(a)
 	refuse := func(name, what string) { s.Errs.Addf(a.Span(name), "%s: %s is not modelled", name, what) }
-	for _, name := range []string{"pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size"} {
+	for _, name := range []string{"context_parallel_size", "expert_model_parallel_size"} {
 		if n := a.Int(name); n > 1 {
 			s.Errs.Addf(a.Span(name), "%s: %d is not modelled; 1 is", name, n)
 		}
@@ -47,14 +47,15 @@ func (s *Spec) megatron(a *Arguments) {
 		return
 	}
 	micro, tp, world := a.Int("micro_batch_size"), a.Int("tensor_model_parallel_size"), a.Int("world_size")
+	model := tp * a.Int(pipelineSize) // GPUs that have one copy of the model
 	if !a.Has("world_size") {
-		world = tp
+		world = model
 	}
-	if world%tp != 0 {
-		s.Errs.Addf(a.Span("world_size"), "world_size, %d, must be a multiple of tensor_model_parallel_size, %d", world, tp)
+	if world%model != 0 {
+		s.Errs.Addf(a.Span("world_size"), "world_size, %d, must be a multiple of the GPUs of one model, %d: tensor_model_parallel_size times %s", world, model, pipelineSize)
 		return
 	}
-	ranks := world / tp
+	ranks := world / model
 	accumulation := int64(1)
 	if global := a.Int("global_batch_size"); global > 0 {
 		if accumulation = global / micro / ranks; accumulation < 1 || accumulation*micro*ranks != global {
@@ -62,6 +63,7 @@ func (s *Spec) megatron(a *Arguments) {
 			return
 		}
 	}
+	s.megatronPipeline(a, accumulation)
 	s.Train.BatchSize = a.integer("micro_batch_size")
 	s.Train.GradAccumulation = Integer{V: accumulation, At: a.Span("global_batch_size"), Set: a.Has("global_batch_size")}
 	s.Train.Deterministic = a.boolean("deterministic_mode")
@@ -118,10 +120,8 @@ func (s *Spec) megatronRecompute(a *Arguments) {
 		s.Errs.Addf(a.Span(layers), "recompute_num_layers: %d layers in one checkpoint are not modelled; 1 is", n)
 	default:
 		c := &Checkpoint{At: at, Reentrant: Boolean{V: true, At: at, Set: true}}
-		for i := range min(n, a.Int("num_layers")) {
-			if a.Text(method) == "block" {
-				c.Modules = append(c.Modules, String{V: "layers." + strconv.FormatInt(i, 10), At: at, Set: true})
-			}
+		for _, path := range s.Trainer.megatronCheckpoints(n, a.Text(method) == "block") {
+			c.Modules = append(c.Modules, String{V: path, At: at, Set: true})
 		}
 		s.Train.Checkpoint = c
 	}
@@ -193,9 +193,6 @@ func (s *Spec) megatronChecks(a *Arguments) {
 	if name := "loss_scale"; a.Number(name) != 0 {
 		s.Errs.Addf(a.Span(name), "loss_scale: a constant scale is not modelled; without it that of fp16 is found")
 	}
-	if name := "no_create_attention_mask_in_dataloader"; a.Bool(name) && (te && a.Text("attention_backend") == "unfused" || !te && !a.softmaxKernel()) {
-		s.Errs.Addf(a.Span(name), "%s: the mask that unfused softmax makes by itself is not modelled", name)
-	}
 	if name := "vocab_size"; a.Int("padded_vocab_size") == 0 && !a.Has(name) {
 		if t := a.Text("tokenizer_type"); t != "" && t != gpt2Tokenizer {
 			s.Errs.Addf(a.Span("tokenizer_type"), "vocab_size or padded_vocab_size is needed: how many tokens %s has is not known", t)
@@ -203,20 +200,16 @@ func (s *Spec) megatronChecks(a *Arguments) {
 	}
 }
 
+// flashAttention reports whether attention of Transformer Engine keeps no scores, which it does
+// in 16 bits alone (get_attention_backend in
+// transformer_engine/pytorch/attention/dot_product_attention/utils.py).
+func (a *Arguments) flashAttention() bool {
+	return a.Text("attention_backend") != "unfused" && (a.Bool("bf16") || a.Bool("fp16"))
+}
+
 // rotary reports whether positions are rotations.
 func (a *Arguments) rotary() bool {
 	return a.Text("position_embedding_type") == "rope" || a.Bool("use_rotary_position_embeddings")
-}
-
-// softmaxKernel reports whether a kernel computes masked softmax of the local layers
-// (is_kernel_available in megatron/core/fusions/fused_softmax.py).
-func (a *Arguments) softmaxKernel() bool {
-	n, scores := a.Int("seq_length"), a.Int("micro_batch_size")*a.Int("num_attention_heads")/a.Int("tensor_model_parallel_size")
-	batches := int64(4)
-	if n <= 128 {
-		batches = 8
-	}
-	return a.fusedAdam() && !a.Bool("no_masked_softmax_fusion") && (a.Bool("bf16") || a.Bool("fp16")) && n > 16 && n <= 4096 && n%4 == 0 && scores%batches == 0
 }
 
 // MegatronParams are the params of Megatron's model that its arguments give; nil without
@@ -255,13 +248,20 @@ func (t *Trainer) MegatronParams() map[string]any {
 	}
 	given["bias_dropout_fusion"] = !a.Bool("no_bias_dropout_fusion")
 	given["transformer_impl"], given["attention"] = a.Text("transformer_impl"), "flash"
-	if a.Text("attention_backend") == "unfused" {
+	if !a.flashAttention() {
 		given["attention"] = "unfused"
 	}
 	given["masked_softmax_fusion"] = a.fusedAdam() && !a.Bool("no_masked_softmax_fusion")
 	given["create_attention_mask"] = !a.Bool("no_create_attention_mask_in_dataloader")
 	given["padded_vocab_size"] = a.paddedVocabulary()
 	given["core_attention_recompute"] = a.recomputed() == "selective"
+	if st := t.MegatronStage(); st != nil {
+		layers := make([]any, len(st.Layers))
+		for k, n := range st.Layers {
+			layers[k] = n
+		}
+		given["stage_layers"], given["pre_process"], given["post_process"] = layers, st.First(), st.Last()
+	}
 	given["dtype"] = "float32"
 	for name, dtype := range map[string]string{"bf16": "bfloat16", "fp16": "float16"} {
 		if a.Bool(name) {
@@ -304,8 +304,8 @@ const megatronBuckets, bucketOfRank = 40000000, 1000000
 // MegatronBuffers are those of the arguments.
 func (t *Trainer) MegatronBuffers() MegatronBuffers {
 	a := &t.Megatron.Arguments
-	tp, world := a.Int("tensor_model_parallel_size"), a.Int("world_size")
-	b := MegatronBuffers{Ranks: max(world/tp, 1), Distributed: a.Bool("use_distributed_optimizer"), Fused: a.fusedAdam(), TE: a.Text("transformer_impl") == trainer.TransformerEngine, Align: 1, Grads: "fp32"}
+	model, world := a.Int("tensor_model_parallel_size")*a.Int(pipelineSize), a.Int("world_size")
+	b := MegatronBuffers{Ranks: max(world/model, 1), Distributed: a.Bool("use_distributed_optimizer"), Fused: a.fusedAdam(), TE: a.Text("transformer_impl") == trainer.TransformerEngine, Align: 1, Grads: "fp32"}
 	switch {
 	case a.Bool("accumulate_allreduce_grads_in_fp32"):
 	case a.Bool("bf16") && a.Bool("grad_reduce_in_bf16"):
@@ -328,8 +328,17 @@ func (t *Trainer) MegatronBuffers() MegatronBuffers {
 	return b
 }
 
-// megatronSettings are the arguments of Megatron that say what a key of train says. A batch of
-// another size is accumulated as often.
+// megatronDivides reports whether batches of n samples divide those of a step, and enough of
+// them for a pipeline.
+func megatronDivides(given *Value, global, n int64) bool {
+	size := func(name string) int64 { return max(undecoded(trainer.Megatron, given, name), 1) }
+	stages := size(pipelineSize)
+	copies := max(size("world_size")/(size("tensor_model_parallel_size")*stages), 1)
+	return n > 0 && global%(n*copies*stages) == 0
+}
+
+// megatronSettings are the arguments of Megatron that say what a key of train says. If a batch
+// of another size does not divide global_batch_size, it is accumulated as often as before.
 func megatronSettings(_, given *Value, key, value string) ([]Setting, bool) {
 	switch key {
 	case "batch_size":
@@ -338,7 +347,7 @@ func megatronSettings(_, given *Value, key, value string) ([]Setting, bool) {
 		switch n, err := strconv.ParseInt(value, 10, 64); {
 		case micro == 0 || err != nil: // expressions
 			return nil, false
-		case global > 0:
+		case global > 0 && !megatronDivides(given, global, n):
 			ss = append(ss, Setting{"global_batch_size", strconv.FormatInt(global/micro*n, 10)})
 		}
 		return ss, true

@@ -35,8 +35,8 @@ var unmodelleds = []unmodelled{
 	{"parallel.deepspeed", "", WorthOfDeepSpeed,
 		[]string{"zero_optimization", "zero_stage"}},
 	// What is divided by the processes, and what is not: arXiv:2205.05198, section 4.
-	{"parallel.tensor", "", "the figures are those of a process with the whole model; with tensor parallelism each process holds less", []string{"tensor_parallel", "tp_size"}},
-	{"parallel.pipeline", "", "the figures are those of a process with all layers, and no upper bound: a stage has fewer layers, but activations of several microbatches", []string{"pipeline_parallel", "pp_size"}},
+	{"parallel.tensor", "", "the figures are those of a process with the whole model; with tensor parallelism each process holds less; parallel.tp is modelled", []string{"tensor_parallel", "tp_size"}},
+	{"parallel.pipeline", "", "the figures are those of a process with all layers, and no upper bound: a stage has fewer layers, but activations of several microbatches; parallel.pp is modelled", []string{"pipeline_parallel", "pp_size"}},
 	{"parallel.sequence", "", "the figures are those of a process with complete sequences; if processes share a sequence, each holds less", []string{"sequence_parallel"}},
 	{"parallel.context", "", "the figures are those of a process with complete sequences; if processes share a sequence, each holds less", []string{"context_parallel", "cp_size"}},
 }

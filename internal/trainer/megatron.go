@@ -54,7 +54,7 @@ var megatronModelled = []Argument{
 	{Name: "no_create_attention_mask_in_dataloader", Form: Bool, Default: false, Reach: Device, Why: "batches have no mask"},
 	{Name: "no_gradient_accumulation_fusion", Form: Bool, Default: false, Reach: Device, Why: "gradients of weights are tensors of their own before they are added"},
 	{Name: "transformer_impl", Form: String, Default: TransformerEngine, Choices: []string{Local, TransformerEngine}, Reach: Device, Why: "of which layers the model is"},
-	{Name: "attention_backend", Form: String, Default: "auto", Choices: []string{"auto", "flash", "fused", "unfused", "local"}, Reach: Device, Why: "of Transformer Engine: auto is planned as flash"},
+	{Name: "attention_backend", Form: String, Default: "auto", Choices: []string{"auto", "flash", "fused", "unfused", "local"}, Reach: Device, Why: "of Transformer Engine: auto is planned as flash in 16 bits, as unfused in float32"},
 	{Name: "use_mcore_models", Form: Bool, Default: false, Why: "the default since 0.9"},
 
 	{Name: "bf16", Form: Bool, Default: false, Reach: Device, Why: "the type of the parameters"},
@@ -67,7 +67,18 @@ var megatronModelled = []Argument{
 	{Name: "global_batch_size", Form: Int, Min: 1, Reach: Device, Why: "global_batch_size / (micro_batch_size * data-parallel size) batches are accumulated; without it one"},
 	{Name: "tensor_model_parallel_size", Default: int64(1), Min: 1, Reach: Device, Why: "GPUs of tensor parallelism"},
 	{Name: "sequence_parallel", Form: Bool, Default: false, Reach: Device, Why: "activations between tensor-parallel layers are divided"},
-	{Name: "pipeline_model_parallel_size", Default: int64(1), Min: 1, Reach: Device, Why: "more than 1 is refused"},
+	{Name: "pipeline_model_parallel_size", Default: int64(1), Min: 1, Reach: Device, Why: "GPUs of pipeline parallelism, each with a stage of the model"},
+	{Name: "pipeline_model_parallel_rank", Form: Int, Min: 0, Reach: Device, Why: "no argument of pretrain_gpt.py: the stage that is planned; without it all are"},
+	{Name: "pipeline_model_parallel_layout", Form: String, Reach: Device, Why: "the layers of each stage, which is refused"},
+	{Name: "num_layers_per_virtual_pipeline_stage", Form: Int, Min: 1, Reach: Device, Why: "layers of a virtual stage, of which a GPU has several"},
+	{Name: "num_virtual_stages_per_pipeline_rank", Form: Int, Min: 1, Reach: Device, Why: "virtual stages of a GPU"},
+	{Name: "microbatch_group_size_per_virtual_pipeline_stage", Form: Int, Min: 1, Reach: Device, Why: "microbatches in a row through a virtual stage; without it as many as pipeline_model_parallel_size"},
+	{Name: "decoder_first_pipeline_num_layers", Form: Int, Min: 1, Reach: Device, Why: "layers of the first stage"},
+	{Name: "decoder_last_pipeline_num_layers", Form: Int, Min: 1, Reach: Device, Why: "layers of the last stage"},
+	{Name: "account_for_embedding_in_pipeline_split", Form: Bool, Default: false, Reach: Device, Why: "the embedding is counted as a layer of the first stage"},
+	{Name: "account_for_loss_in_pipeline_split", Form: Bool, Default: false, Reach: Device, Why: "the loss is counted as a layer of the last stage"},
+	{Name: "no_overlap_p2p_communication", Form: Bool, Default: false, Reach: Device, Why: "of virtual stages: what is received is waited for at once"},
+	{Name: "overlap_p2p_communication_warmup_flush", Form: Bool, Default: false, Reach: Device, Why: "of virtual stages: tensors are received ahead"},
 	{Name: "context_parallel_size", Default: int64(1), Min: 1, Reach: Device, Why: "more than 1 is refused"},
 	{Name: "expert_model_parallel_size", Default: int64(1), Min: 1, Reach: Device, Why: "more than 1 is refused"},
 	{Name: "use_distributed_optimizer", Form: Bool, Default: false, Reach: Device, Why: "parameters in float32 and the optimizer's state are divided"},
@@ -90,6 +101,7 @@ var megatronModelled = []Argument{
 	{Name: "adam_beta2", Form: Number, Default: 0.999, Why: "a number"},
 	{Name: "adam_eps", Form: Number, Default: 1e-8, Why: "a number"},
 	{Name: "no_check_for_nan_in_loss_and_grad", Form: Bool, Default: false, Reach: Device, Why: "the loss of a batch is not looked at"},
+	{Name: "calculate_per_token_loss", Form: Bool, Default: false, Reach: Device, Why: "gradients are divided by the tokens of a step, not each loss by its own"},
 	{Name: "deterministic_mode", Form: Bool, Default: false, Reach: Device, Why: "the gradient of the table of tokens by indexing"},
 }
 
@@ -106,9 +118,9 @@ func megatronOthers() []Argument {
 			enable_cuda_graph external_cuda_graph cuda_graph_impl cuda_graph_scope retro_project_dir retro_add_retriever softmax_type window_size window_attn_skip_freq
 			use_rope_scaling no_rope_freq no_position_embedding mrope_section apply_layernorm_1p apply_residual_connection_post_layernorm openai_gelu squared_relu quick_geglu activation_func_clamp_value glu_linear_offset
 			multi_latent_attention mtp_num_layers perform_rl_step rampup_batch_size batch_size distribute_saved_activations checkpoint_activations no_clone_scatter_output_in_embedding tp_comm_overlap use_cpu_initialization
-			empty_unused_memory_level calculate_per_token_loss use_fused_weighted_squared_relu cross_entropy_loss_fusion use_flash_attn optimizer_cpu_offload optimizer_offload_fraction use_torch_optimizer_for_cpu_offload
-			overlap_cpu_optimizer_d2h_h2d use_legacy_models use_te_activation_func fp32_residual_connection fp16_lm_cross_entropy reuse_grad_buf_for_mxfp8_param_ag num_layers_per_virtual_pipeline_stage
-			num_virtual_stages_per_pipeline_rank pipeline_model_parallel_layout defer_embedding_wgrad_compute ddp_num_buckets overlap_param_gather_with_optimizer_step use_nccl_ub use_megatron_fsdp init_model_with_meta_device
+			empty_unused_memory_level use_fused_weighted_squared_relu cross_entropy_loss_fusion use_flash_attn optimizer_cpu_offload optimizer_offload_fraction use_torch_optimizer_for_cpu_offload
+			overlap_cpu_optimizer_d2h_h2d use_legacy_models use_te_activation_func fp32_residual_connection fp16_lm_cross_entropy reuse_grad_buf_for_mxfp8_param_ag 
+			defer_embedding_wgrad_compute ddp_num_buckets overlap_param_gather_with_optimizer_step use_nccl_ub use_megatron_fsdp init_model_with_meta_device
 			data_parallel_sharding_strategy fsdp_double_buffer keep_fp8_transpose_cache enable_full_sharding_in_hsdp num_distributed_optimizer_instances use_torch_fsdp2 torch_fsdp2_no_reshard_after_forward
 			hierarchical_context_parallel_sizes replication vocab_extra_ids encoder_seq_length decoder_seq_length encoder_num_layers decoder_num_layers reset_attention_mask qk_layernorm qk_l2_norm vision_pretraining
 			expert_tensor_parallel_size num_experts moe_layer_freq moe_shared_expert_intermediate_size moe_use_upcycling heterogeneous_layers_config_path heterogeneous_layers_config_encoded_json spec hybrid_attention_ratio
@@ -122,8 +134,8 @@ func megatronOthers() []Argument {
 			moe_router_bias_update_rate moe_router_force_load_balancing moe_router_padding_for_fp8 moe_aux_loss_coeff moe_z_loss_coeff moe_input_jitter_eps moe_per_layer_logging moe_token_dispatcher_type moe_enable_deepep
 			moe_deepep_num_sms moe_permute_fusion moe_expert_capacity_factor moe_pad_expert_input_to_capacity moe_token_drop_policy moe_apply_probs_on_input overlap_moe_expert_parallel_comm delay_wgrad_compute
 			main_grads_dtype main_params_dtype exp_avg_dtype exp_avg_sq_dtype mamba_state_dim mamba_head_dim mamba_num_groups mamba_num_heads rotary_seq_len_interpolation_factor rope_scaling_factor
-			relative_attention_num_buckets relative_attention_max_distance wgrad_deferral_limit cp_comm_type decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers microbatch_group_size_per_virtual_pipeline_stage
-			no_overlap_p2p_communication overlap_p2p_communication_warmup_flush no_scatter_gather_tensors_in_pipeline account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split tp_comm_overlap_cfg
+			relative_attention_num_buckets relative_attention_max_distance wgrad_deferral_limit cp_comm_type 
+			no_scatter_gather_tensors_in_pipeline tp_comm_overlap_cfg
 			cross_entropy_fusion_impl no_pin_cpu_grads no_pin_cpu_params`},
 		{Nothing, "what is logged, saved or watched", `log_params_norm log_num_zeros_in_grad log_throughput log_progress timing_log_level log_energy no_barrier_with_level_1_timing timing_log_option tensorboard_log_interval
 			tensorboard_queue_size log_timers_to_tensorboard no_log_loss_scale_to_tensorboard log_validation_ppl_to_tensorboard log_memory_to_tensorboard log_world_size_to_tensorboard wandb_project wandb_entity wandb_exp_name

@@ -1,6 +1,7 @@
 package distributed
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/memplan/memplan/internal/aten"
@@ -28,7 +29,16 @@ type Megatron struct {
 	shared int64            // elements of gradients that tensor-parallel processes add up
 
 	scalars []*op.Tensor
-	buffer  *op.Tensor // grad_data
+	buffers []*megatronBuffer // of the model chunks
+}
+
+// megatronBuffer is where the parameters and gradients of a model chunk lie
+// (_ParamAndGradBuffer).
+type megatronBuffer struct {
+	params  []*megatronParam // in the order of Module.parameters
+	bucket  int64            // the least elements of a bucket; 0: there is one
+	numel   int64
+	grads   *op.Tensor // grad_data
 	buckets []*megatronBucket
 	passes  int64 // backward passes since the last step
 }
@@ -43,7 +53,8 @@ type megatronBucket struct {
 
 // megatronParam is a parameter.
 type megatronParam struct {
-	cell     *python.Cell
+	MegatronCell
+	buffer   *megatronBuffer
 	bucket   *megatronBucket
 	at       int64      // in the buffers
 	from, to int64      // the elements that this process steps
@@ -52,28 +63,46 @@ type megatronParam struct {
 	own      *op.Tensor // that in float32, where the buffer is of another type
 }
 
-func (x *megatronParam) numel() int64 { return x.cell.T.Numel() }
+func (x *megatronParam) numel() int64 { return x.Cell.T.Numel() }
+
+// MegatronCell is a parameter as it lies in the buffers.
+type MegatronCell struct {
+	*python.Cell
+	Chunk int  // of the model that this process has
+	Tied  bool // the table of tokens, of which another stage of the pipeline has a copy
+}
 
 // NewMegatron puts DistributedDataParallel around a model and makes what its optimizer
 // keeps; groups are the parameters of the optimizer's groups, and shared is how many elements
 // those have whose gradients tensor-parallel processes add up, with sequence parallelism.
-func NewMegatron(p *python.Interp, m *program.Megatron, cells []*python.Cell, groups [][]int, shared int64) *Megatron {
+func NewMegatron(p *python.Interp, m *program.Megatron, cells []MegatronCell, groups [][]int, shared int64) *Megatron {
 	e := &Megatron{p: p, Megatron: m, shared: shared, index: map[*autograd.Object]*megatronParam{}}
 	for _, c := range cells {
 		if a, b := cells[0].T.DType, c.T.DType; a != b {
 			p.Fail("parameters of %s and %s in one model are not modelled with trainer: megatron", a, b)
 		}
-		x := &megatronParam{cell: c, to: c.T.Numel()}
+		x := &megatronParam{MegatronCell: c, to: c.T.Numel()}
+		if len(e.buffers) <= c.Chunk {
+			b := &megatronBuffer{bucket: e.Bucket}
+			if e.Pipeline != nil && (!e.Pipeline.First() || c.Chunk > 0) {
+				b.bucket = 0 // other stages wait anyway
+			}
+			e.buffers = append(e.buffers, b)
+		}
+		x.buffer = e.buffers[c.Chunk]
+		x.buffer.params = append(x.buffer.params, x)
 		e.params = append(e.params, x)
 		e.index[autograd.Of(c.T)] = x
 	}
 	outer := p.Push()
 	p.Label("DistributedDataParallel")
 	p.Env().GradMode = false
-	numel := e.lay()
-	p.OnStream(autograd.ReduceStream, func() { e.allocate(numel) })
+	for _, b := range e.buffers {
+		e.lay(b)
+		p.OnStream(autograd.ReduceStream, func() { e.allocate(b) })
+	}
 	for _, x := range e.params {
-		autograd.Of(x.cell.T).Ready = e.arrived
+		autograd.Of(x.Cell.T).Ready = e.arrived
 	}
 	if e.TE {
 		e.scalars = append(e.scalars, e.vector(teWorkspace(p.Env().Arch), tensor.Uint8))
@@ -114,8 +143,9 @@ func teWorkspace(arch int) int64 {
 const paramAlign = 64
 
 // lay decides where parameters lie in the buffers, the last ones first, and which of their
-// elements this process steps. It returns how many elements the buffers have.
-func (e *Megatron) lay() int64 {
+// elements this process steps. With the distributed optimizer a table of tokens that another
+// stage has, too, is a bucket by itself, so that both divide it equally.
+func (e *Megatron) lay(in *megatronBuffer) {
 	var at, start int64
 	var bucket []*megatronParam
 	end := func() {
@@ -131,68 +161,72 @@ func (e *Megatron) lay() int64 {
 		for _, x := range bucket {
 			x.bucket = b
 		}
-		e.buckets = append(e.buckets, b)
+		in.buckets = append(in.buckets, b)
 		at, bucket = start, nil
 	}
-	for _, x := range slices.Backward(e.params) {
+	for _, x := range slices.Backward(in.params) {
 		if e.Distributed {
 			at = tensor.DivUp(at, paramAlign) * paramAlign
+		}
+		apart := x.Tied && e.Distributed
+		if apart && len(bucket) > 0 {
+			end()
 		}
 		x.at = at
 		at += x.numel()
 		bucket = append(bucket, x)
-		if e.Bucket > 0 && at-start >= e.Bucket {
+		if apart || in.bucket > 0 && at-start >= in.bucket {
 			end()
 		}
 	}
 	if len(bucket) > 0 {
 		end()
 	}
-	return start
+	in.numel = start
 }
 
 // allocate makes the buffers. With the distributed optimizer the parameters move into theirs.
-func (e *Megatron) allocate(numel int64) {
+func (e *Megatron) allocate(in *megatronBuffer) {
 	p := e.p
 	var params *op.Tensor
 	if e.Distributed {
-		params = e.vector(numel, e.params[0].cell.T.DType)
+		params = e.vector(in.numel, e.params[0].Cell.T.DType)
 		p.Mark(params, trace.Parameters)
 	}
-	e.buffer = e.vector(numel, e.Grads)
-	p.Mark(e.buffer, trace.Gradients)
+	in.grads = e.vector(in.numel, e.Grads)
+	p.Mark(in.grads, trace.Gradients)
 	var start int64
-	for _, b := range e.buckets {
+	for _, b := range in.buckets {
 		l := tensor.Contiguous(tensor.D(b.size))
 		l.Offset, start = start, start+b.size
-		b.grads = p.Alias(e.buffer, l, e.Grads)
+		b.grads = p.Alias(in.grads, l, e.Grads)
 	}
-	for _, x := range e.params {
-		l := tensor.Contiguous(x.cell.T.Size)
+	for _, x := range in.params {
+		l := tensor.Contiguous(x.Cell.T.Size)
 		if e.Distributed {
 			l = tensor.Contiguous(tensor.D(max(x.to-x.from, 0)))
 		}
 		l.Offset = x.at + x.from
-		x.grad = p.Alias(e.buffer, l, e.Grads)
+		x.grad = p.Alias(in.grads, l, e.Grads)
 	}
 	if params == nil {
 		return
 	}
-	for _, x := range slices.Backward(e.params) {
-		l := tensor.Contiguous(x.cell.T.Size)
+	for _, x := range slices.Backward(in.params) {
+		l := tensor.Contiguous(x.Cell.T.Size)
 		l.Offset = x.at
-		p.MoveInto(x.cell.T, params, l)
+		p.MoveInto(x.Cell.T, params, l)
 	}
 	p.Drop(params)
 }
 
 // copyToMaster makes the copy in float32 of what this process steps of a parameter.
 func (x *megatronParam) copyToMaster(e *Megatron) {
-	if x.to <= x.from || x.cell.T.DType == tensor.Float32 {
+	if x.to <= x.from || x.Cell.T.DType == tensor.Float32 {
 		return
 	}
 	p := e.p
-	clone := e.vector(x.to-x.from, x.cell.T.DType)
+	clone := e.vector(x.to-x.from, x.Cell.T.DType)
 	x.master = p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: tensor.Float32}, clone)
 	p.Mark(x.master, trace.Parameters)
 	p.Drop(clone)
@@ -203,7 +237,9 @@ func (x *megatronParam) copyToMaster(e *Megatron) {
 func (e *Megatron) inOrder(members []int) []int {
 	out := slices.Clone(members)
 	if e.Distributed {
-		slices.Reverse(out)
+		slices.SortFunc(out, func(a, b int) int {
+			return cmp.Or(cmp.Compare(e.params[a].Chunk, e.params[b].Chunk), cmp.Compare(b, a))
+		})
 	}
 	return out
 }
@@ -220,17 +256,31 @@ func (e *Megatron) arrived(leaf *autograd.Object) {
 	if g == nil {
 		return
 	}
-	if b := e.index[leaf].bucket; e.Bucket > 0 && e.passes == e.Accumulation-1 {
-		if b.ready++; b.ready == b.params {
-			e.check(b)
+	if x := e.index[leaf]; x.buffer.bucket > 0 && x.buffer.passes == e.Accumulation-1 && !e.virtual() {
+		if x.bucket.ready++; x.bucket.ready == x.bucket.params {
+			e.check(x.bucket)
 		}
 	}
 	leaf.Grad = nil
 	e.p.Release(g)
 }
 
-// Backward is a backward pass, after which gradients may be reduced.
-func (e *Megatron) Backward() { e.passes++ }
+// virtual reports whether there are virtual stages, with which the schedule says when
+// gradients are reduced (align_grad_reduce).
+func (e *Megatron) virtual() bool { return e.Pipeline != nil && e.Pipeline.Chunks > 1 }
+
+// Backward is a backward pass of a model chunk, after which gradients may be reduced.
+func (e *Megatron) Backward(chunk int) { e.buffers[chunk].passes++ }
+
+// Reduce is start_grad_sync of a model chunk, as far as it has not begun.
+func (e *Megatron) Reduce(chunk int) {
+	for _, b := range e.buffers[chunk].buckets {
+		if b.ready < b.params {
+			b.ready = b.params
+			e.check(b)
+		}
+	}
+}
 
 // check is check_grads of a bucket: whether its norm is NaN.
 func (e *Megatron) check(b *megatronBucket) {
@@ -245,7 +295,7 @@ func (e *Megatron) Steps(k int) (t, grad *op.Tensor) {
 	x := e.params[k]
 	t = x.master
 	if t == nil {
-		t = x.cell.T
+		t = x.Cell.T
 	}
 	if e.Grads == tensor.Float32 {
 		return t, x.grad
@@ -253,19 +303,28 @@ func (e *Megatron) Steps(k int) (t, grad *op.Tensor) {
 	return t, x.own
 }
 
-// Prepare is what comes before the optimizer's own step (prepare_grads): gradients of
-// another type than float32 are copied.
-func (e *Megatron) Prepare() {
-	for _, b := range e.buckets {
-		if b.ready < b.params {
-			e.check(b)
+// Finalize is finalize_model_grads.
+func (e *Megatron) Finalize() {
+	for k, in := range e.buffers {
+		e.Reduce(k)
+		for _, b := range in.buckets {
+			b.ready = 0
 		}
-		b.ready = 0
+		in.passes = 0
 	}
-	e.passes = 0
 	if e.shared > 0 { // _allreduce_non_tensor_model_parallel_grads
 		e.p.Drop(e.vector(e.shared, e.Grads))
 	}
+	for range e.buffers {
+		if e.PerToken { // num_tokens > 0; 1.0 / num_tokens, which gradients are scaled by, is as small
+			e.p.Drop(e.vector(1, tensor.Bool))
+		}
+	}
+}
+
+// Prepare is what comes before the optimizer's own step (prepare_grads): gradients of
+// another type than float32 are copied.
+func (e *Megatron) Prepare() {
 	for _, x := range e.order {
 		if x.to > x.from && e.Grads != tensor.Float32 {
 			x.own = e.vector(x.to-x.from, tensor.Float32)
@@ -289,7 +348,7 @@ func (e *Megatron) norm() {
 	} else {
 		two := 2.0
 		for _, x := range e.order {
-			if x.to > x.from {
+			if x.to > x.from && !(x.Tied && !e.Pipeline.First()) { // param_is_not_shared
 				norms = append(norms, p.Do1(aten.VectorNorm, &aten.NormArgs{P: &two}, x.grad))
 			}
 		}
