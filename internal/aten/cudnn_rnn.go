@@ -1,6 +1,7 @@
 package aten
 
 import (
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
@@ -61,7 +62,7 @@ var FlatCopy = define(op.Op{
 // CudnnRNNKernel returns output, hidden state, cell state (empty but for an LSTM),
 // reserve and the buffer of the weights.
 var CudnnRNNKernel = define(op.Op{
-	Name: "_cudnn_rnn", Eval: &op.Eval{Inside: true, InParts: true, ByFormula: rnnOnArrays}, Flops: rnnFlops, Takes: op.OneType, Args: &RNNArgs{}, Cast: op.CastHalf, Run: runCudnnRNN, Grad: gradCudnnRNN,
+	Name: "_cudnn_rnn", Eval: &op.Eval{Inside: true, InParts: true, ByFormula: rnnOnArrays, FormulaOnHost: true}, Flops: rnnFlops, Takes: op.OneType, Args: &RNNArgs{}, Cast: op.CastHalf, Run: runCudnnRNN, Grad: gradCudnnRNN,
 	Save:   []op.Save{op.In(2), {State: true}, op.In(1), op.In(0), {Index: 3, Rest: true}, op.Out(0), op.Out(3), op.Out(4)},
 	NoGrad: []int{3, 4}, Last: []int{1, 2}, Node: "CudnnRnnBackward0",
 	Source: "aten/src/ATen/native/cudnn/RNN.cpp: _cudnn_rnn",
@@ -114,8 +115,7 @@ func runCudnnRNN(c *op.Call) {
 	kept := reserve(c, steps, batch, x.DType)
 	c.Compute(func(m op.Machine) error {
 		r := a.pass(m, &rnnMemory{x: x, inFront: inFront, out: out, hx: hx, cx: cx, reserve: kept, workspace: space, weights: c.In[3:]})
-		if a.Dropout > 0 && c.Env().Training {
-			r.seeds = a.seeds(m, out)
+		if r.seeds = drawSeeds(m, c, out); r.seeds != nil {
 			m.Note(kept, r.seeds)
 		}
 		return r.forward(hy, cy)
@@ -132,9 +132,10 @@ func gradCudnnRNN(b *op.Back) {
 	if !b.Env().Training {
 		b.Fail("the backward pass of cuDNN's RNN needs a forward pass in training mode")
 	}
-	t := &rnnMemory{x: x, out: out, hx: hx, cx: cx, seeds: reserve, reserve: reserve, weights: b.SavedIns()[3:]}
+	t := &rnnMemory{x: x, out: out, hx: hx, cx: cx, reserve: reserve, weights: b.SavedIns()[3:]}
 	if b.Retain {
 		t.reserve = b.Local(b.NewLike(reserve))
+		b.Compute(func(m op.Machine) error { return m.Apply(kernel.Copy, t.reserve, []*op.Tensor{reserve}) })
 	}
 	grad := func(i int, like *op.Tensor) *op.Tensor {
 		if b.Grads[i] != nil {
@@ -277,49 +278,81 @@ func workspace(c *op.Call, steps, batch, input int64, d tensor.DType, training b
 	return c.Local(c.Do1(RnnWorkspace, &rnnSpaceArgs{n}))
 }
 
-// rnnOnArrays is the same as mathematics, on arrays in host memory, with the same random
-// numbers: what kernels are compared with.
+// rnnOnArrays is the same on arrays in host memory, in float64 if the tensors are, else in
+// float32. What the forward pass keeps is noted of the reserve.
 var rnnOnArrays = &op.Eval{
 	Forward: func(m op.Machine, c *op.Call) error {
+		seeds := drawSeeds(m, c, c.Out[0])
 		return m.OnHost(func(a op.Arrays) {
-			args, training, seeds := c.Args.(*RNNArgs), c.Env().Training, []int64(nil)
-			if args.Dropout > 0 && training {
-				seeds = args.seeds(m, c.Out[0])
-			}
-			m.Note(c.Out[3], seeds)
-			s := args.recurred(a, c.In, seeds)
-			a.Put(c.Out[0], s.Y)
-			a.Put(c.Out[1], s.H)
-			if args.LSTM() {
-				a.Put(c.Out[2], s.C)
+			if c.In[0].DType == tensor.Float64 {
+				recur(m, c, seeds, a.Get, a.Put)
+			} else {
+				recur(m, c, seeds, a.Singles, a.PutSingles)
 			}
 		})
 	},
 	Backward: func(m op.Machine, b *op.Back) error {
 		return m.OnHost(func(a op.Arrays) {
-			args := b.Args.(*RNNArgs)
-			s := args.recurred(a, b.SavedIns(), op.Noted[[]int64](m, b.SavedOut(3)))
-			grad := func(i, n int) []float64 {
-				if b.Grads[i] != nil {
-					return a.Get(b.Grads[i])
-				}
-				return make([]float64, n)
-			}
-			var gc []float64
-			if args.LSTM() {
-				gc = grad(2, len(s.C))
-			}
-			gx, gh0, gc0, gw := s.Backward(grad(0, len(s.Y)), grad(1, len(s.H)), gc)
-			a.Put(a.Wanted(b, 0), gx)
-			a.Put(a.Wanted(b, 1), gh0)
-			if args.LSTM() {
-				a.Put(a.Wanted(b, 2), gc0)
-			}
-			for i, g := range gw {
-				a.Put(a.Wanted(b, 3+i), g)
+			if b.InM[0].DType == tensor.Float64 {
+				recurBack(m, b, a, a.Get, a.Put)
+			} else {
+				recurBack(m, b, a, a.Singles, a.PutSingles)
 			}
 		})
 	},
+}
+
+// readAll reads tensors.
+func readAll[T array.Float](ts []*op.Tensor, get func(*op.Tensor) []T) [][]T {
+	out := make([][]T, len(ts))
+	for i, t := range ts {
+		out[i] = get(t)
+	}
+	return out
+}
+
+// recur is the forward pass.
+func recur[T array.Float](m op.Machine, c *op.Call, seeds []int64, get func(*op.Tensor) []T, put func(*op.Tensor, []T)) {
+	a, x := c.Args.(*RNNArgs), c.In[0]
+	steps, _ := a.steps(x)
+	s := array.Recur(a.recurrent(steps, seeds), get(x), x.Size.Ints(), get(c.In[1]), get(c.In[2]), readAll(c.In[3:], get))
+	put(c.Out[0], s.Y)
+	put(c.Out[1], s.H)
+	if c.In[2] != nil {
+		put(c.Out[2], s.C)
+	}
+	if c.Env().Training {
+		m.Note(c.Out[3], s)
+	}
+}
+
+// recurBack is the backward pass.
+func recurBack[T array.Float](m op.Machine, b *op.Back, a op.Arrays, get func(*op.Tensor) []T, put func(*op.Tensor, []T)) {
+	args, in := b.Args.(*RNNArgs), b.SavedIns()
+	s := op.Noted[*array.Recurred[T]](m, b.SavedOut(3))
+	if s == nil {
+		a.Fail(errReserve)
+		return
+	}
+	grad := func(i int, like []T) []T {
+		if b.Grads[i] != nil {
+			return get(b.Grads[i])
+		}
+		return make([]T, len(like))
+	}
+	var gc []T
+	if args.LSTM() {
+		gc = grad(2, s.C)
+	}
+	gx, gh0, gc0, gw := s.Backward(grad(0, s.Y), grad(1, s.H), gc, readAll(in[3:], get))
+	put(a.Wanted(b, 0), gx)
+	put(a.Wanted(b, 1), gh0)
+	if args.LSTM() {
+		put(a.Wanted(b, 2), gc0)
+	}
+	for i, g := range gw {
+		put(a.Wanted(b, 3+i), g)
+	}
 }
 
 // evalFlatCopy puts a weight into its place of a buffer of another type.

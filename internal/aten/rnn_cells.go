@@ -210,7 +210,9 @@ var (
 
 // cellOnArrays is such a cell as mathematics.
 func cellOnArrays(cell *array.Cell) *op.Eval {
-	// each calls f for each row with both products, their biases added, and the old state.
+	of := array.Over[float64](cell)
+	// each calls f for each row with both products, their biases added, or with their sum,
+	// and the old state.
 	each := func(a op.Arrays, in []*op.Tensor, f func(row int, i, h, old []float64)) {
 		var products [2][]float64
 		for k := range products {
@@ -221,6 +223,11 @@ func cellOnArrays(cell *array.Cell) *op.Eval {
 				}
 			}
 			products[k] = p
+		}
+		if !cell.Apart {
+			for j, v := range products[1] {
+				products[0][j] += v
+			}
 		}
 		old := a.Array(in[2])
 		n := old.Size[1]
@@ -233,7 +240,7 @@ func cellOnArrays(cell *array.Cell) *op.Eval {
 		hidden, state := make([]float64, c.Out[0].Numel()), make([]float64, c.Out[0].Numel())
 		each(a, c.In, func(r int, i, h, old []float64) {
 			n := len(old)
-			cell.Forward(i, h, old, hidden[r*n:r*n+n], state[r*n:r*n+n])
+			of.Forward(i, h, old, hidden[r*n:r*n+n], state[r*n:r*n+n], make([]float64, cell.Kept*n))
 		})
 		a.Put(c.Out[0], hidden)
 		if cell == array.LSTM {
@@ -251,10 +258,13 @@ func cellOnArrays(cell *array.Cell) *op.Eval {
 		ghidden, gstate, gold := grad(0), grad(1), make([]float64, n)
 		gi, gh := make([]float64, rows*gates), make([]float64, rows*gates)
 		each(a, b.SavedIns(), func(r int, i, h, old []float64) {
-			w, g := width, gates
-			kept := cell.Forward(i, h, old, make([]float64, w), make([]float64, w))
-			cell.Backward(kept, old, ghidden[r*w:r*w+w], gstate[r*w:r*w+w], gi[r*g:r*g+g], gh[r*g:r*g+g], gold[r*w:r*w+w])
+			w, g, kept := width, gates, make([]float64, cell.Kept*width)
+			of.Forward(i, h, old, make([]float64, w), make([]float64, w), kept)
+			of.Backward(kept, old, ghidden[r*w:r*w+w], gstate[r*w:r*w+w], gi[r*g:r*g+g], gh[r*g:r*g+g], gold[r*w:r*w+w])
 		})
+		if !cell.Apart {
+			gh = gi
+		}
 		for k, v := range [][]float64{gi, gh} {
 			a.Put(a.Wanted(b, k), v)
 			if bias := a.Wanted(b, 3+k); bias != nil {

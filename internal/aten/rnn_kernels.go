@@ -37,7 +37,6 @@ type rnnPass struct {
 type rnnMemory struct {
 	x, inFront         *op.Tensor // inFront is x, or room for a copy that has the steps in front
 	out, hx, cx        *op.Tensor
-	seeds              *op.Tensor // of what the seeds of a dropout are noted
 	reserve, workspace *op.Tensor
 	weights            []*op.Tensor
 }
@@ -287,11 +286,19 @@ func (r *rnnPass) droppedInput(layer, step int64, to, mask kernel.Tensor) kernel
 	return to
 }
 
-// drops reports whether elements are dropped in front of a layer.
-func (r *rnnPass) drops(layer int64) bool { return layer > 0 && len(r.seeds) > 0 }
+// dropsBefore reports whether elements are dropped in front of a layer.
+func (r *rnnPass) dropsBefore(layer int64) bool { return layer > 0 && len(r.seeds) > 0 }
 
-// seeds draws those of a dropout between layers, by layer, direction and step of the result.
-func (a *RNNArgs) seeds(m op.Machine, out *op.Tensor) []int64 {
+// drops reports whether there is a dropout, between two layers.
+func (a *RNNArgs) drops() bool { return a.Dropout > 0 && a.Layers > 1 }
+
+// drawSeeds draws those of a dropout between layers, by layer, direction and step of the
+// result; nil where nothing is dropped.
+func drawSeeds(m op.Machine, c *op.Call, out *op.Tensor) []int64 {
+	a := c.Args.(*RNNArgs)
+	if !a.drops() || !c.Env().Training {
+		return nil
+	}
 	steps, _ := a.steps(out)
 	seeds := make([]int64, (a.Layers-1)*a.Directions()*steps)
 	for i := range seeds {
@@ -299,6 +306,10 @@ func (a *RNNArgs) seeds(m op.Machine, out *op.Tensor) []int64 {
 	}
 	return seeds
 }
+
+// errReserve is that of a backward pass whose reserve is neither that of the forward pass nor
+// a copy of it.
+var errReserve = errors.New("what a recurrent layer keeps is not in the reserve that its backward pass has")
 
 // forward computes all steps, and the last states.
 func (r *rnnPass) forward(hy, cy *op.Tensor) error {
@@ -317,7 +328,7 @@ func (r *rnnPass) forward(hy, cy *op.Tensor) error {
 func (r *rnnPass) inputs(layer int64) {
 	for d := range r.Directions() {
 		w, to, from := r.cellWeights(r.weights, layer*r.Directions()+d), r.gates(layer, d), r.hidden(layer-1)
-		if !r.drops(layer) {
+		if !r.dropsBefore(layer) {
 			r.product(to, from, turned(w.ih), lines(w.bih, to.Size.At(0)))
 			continue
 		}
@@ -402,15 +413,10 @@ type rnnGradients struct {
 // backward computes the derivative of a recurrent layer.
 func (t *rnnMemory) backward(b *op.Back, g *rnnGradients) {
 	b.Compute(func(m op.Machine) error {
-		if t.reserve != t.seeds {
-			if err := m.Apply(kernel.Copy, t.reserve, []*op.Tensor{t.seeds}); err != nil {
-				return err
-			}
-		}
 		r := b.Args.(*RNNArgs).pass(m, t)
-		r.seeds = op.Noted[[]int64](m, t.seeds)
-		if r.Dropout > 0 && r.Layers > 1 && len(r.seeds) == 0 {
-			return errors.New("what a recurrent layer dropped is not known where hooks copied its reserve")
+		r.seeds = op.Noted[[]int64](m, t.reserve)
+		if r.drops() && r.seeds == nil {
+			return errReserve
 		}
 		return r.backward(g)
 	})
@@ -457,7 +463,7 @@ func (r *rnnPass) fromAbove(layer, d, at int64, g *rnnGradients, to, mask kernel
 		w := r.cellWeights(r.weights, (layer+1)*r.Directions()+above)
 		r.summed(to, r.step(r.gates(layer+1, above), at), columnsOf(w.ih, d*r.Out(), r.Out()), above == 0)
 	}
-	if r.drops(layer + 1) {
+	if r.dropsBefore(layer + 1) {
 		r.dropped(layer, d, at, to, mask, to)
 	}
 	return to
@@ -471,7 +477,7 @@ func (r *rnnPass) backwards(layer, d int64, g *rnnGradients) {
 	if layer < r.Layers-1 {
 		room = r.take(r.batch, r.Out())
 	}
-	if r.drops(layer + 1) {
+	if r.dropsBefore(layer + 1) {
 		mask = r.mask()
 	}
 	if r.Proj > 0 {
@@ -509,7 +515,7 @@ func (r *rnnPass) backwards(layer, d int64, g *rnnGradients) {
 func (r *rnnPass) weightGradients(layer, d int64, weights []*op.Tensor) {
 	gw := r.cellWeights(weights, layer*r.Directions()+d)
 	gates, hgates, x := r.gates(layer, d), r.hgates(layer, d), r.hidden(layer-1)
-	if r.drops(layer) {
+	if r.dropsBefore(layer) {
 		free := r.scratch
 		room, mask := r.take(r.batch, x.Size.At(1)), r.mask()
 		for t := range r.steps {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ import (
 
 // recurrent is a model of a recurrent layer behind something that needs its input's
 // gradient; names are those of its results, and uses those of its states that count.
-func recurrent(t *testing.T, layer, names, uses string) *estimate.Job {
+func recurrent(t *testing.T, layer, names, uses string, more ...string) *estimate.Job {
 	t.Helper()
 	steps := "5, "
 	if strings.Contains(layer, "Cell") {
@@ -40,7 +41,8 @@ model:
 train: {batch_size: 3, optimizer: SGD}
 eval: {every: 1, batches: 2}
 device: {gpu: a100-40gb}
-`, steps, layer, names, weighed)
+%[5]s
+`, steps, layer, names, weighed, strings.Join(more, "\n"))
 	j, err := (&estimate.Recipe{Path: "recurrent", Text: []byte(text)}).Job()
 	if err != nil {
 		t.Fatal(err)
@@ -49,10 +51,10 @@ device: {gpu: a100-40gb}
 }
 
 // evaluations are the losses of those of two steps, for which nothing is kept.
-func evaluations(t *testing.T, j *estimate.Job) (losses []float64) {
+func evaluations(t *testing.T, d Device, j *estimate.Job) (losses []float64) {
 	t.Helper()
 	_, err := Run(context.Background(), j.Program, j.Machine.Env, Options{
-		Device: cpu.New(tensor.GiB), Config: j.Machine.Conf, Steps: 2, Seed: 1, Poison: true,
+		Device: d, Config: j.Machine.Conf, Steps: 2, Seed: 1, Poison: true,
 		OnEval: func(e Evaluation) error {
 			losses = append(losses, e.Loss)
 			return nil
@@ -68,9 +70,10 @@ func evaluations(t *testing.T, j *estimate.Job) (losses []float64) {
 }
 
 // TestRecurrent holds recurrent layers and cells as kernels compute them against their
-// mathematics: the loss and all gradients, and losses of evaluations, in float64.
+// mathematics: the loss and all gradients, and losses of evaluations, in float64. What they keep
+// is once moved to host memory and back.
 func TestRecurrent(t *testing.T) {
-	rows := []*op.Op{aten.CudnnRNNKernel, aten.FusedLSTM, aten.FusedGRU}
+	cells := []*op.Op{aten.FusedLSTM, aten.FusedGRU}
 	for _, c := range []struct{ layer, names, uses string }{
 		{"LSTM: {hidden_size: 5}", "[out, h]", ""},
 		{"LSTM: {hidden_size: 5}", "[out, [h, c]]", "h c"},
@@ -89,17 +92,17 @@ func TestRecurrent(t *testing.T) {
 		t.Run(c.layer+c.uses, func(t *testing.T) {
 			j := recurrent(t, c.layer, c.names, c.uses)
 			program.AsFloat64(j.Program)
-			got := play(t, j.Program, j.Machine.Env, "", 0, 0)
+			got := playOn(t, away{cpu.New(tensor.GiB)}, j.Program, j.Machine.Env, "", 0, 0)
 			if len(got.hostOps) > 0 {
 				t.Errorf("computed in host memory are %q", slices.Sorted(maps.Keys(got.hostOps)))
 			}
-			evaluated := evaluations(t, j)
-			for _, r := range rows {
+			evaluated := evaluations(t, away{cpu.New(tensor.GiB)}, j)
+			for _, r := range cells {
 				kernels := r.Eval
 				r.Eval = kernels.ByFormula
 				defer func() { r.Eval = kernels }()
 			}
-			for i, want := range evaluations(t, j) {
+			for i, want := range evaluations(t, cpu.New(tensor.GiB), j) {
 				if got := evaluated[i]; math.IsNaN(want) || math.Abs(got-want) > 1e-12*math.Abs(want) {
 					t.Errorf("loss %v of evaluation %d, not %v", got, i, want)
 				}
@@ -119,6 +122,13 @@ func TestRecurrent(t *testing.T) {
 					if g := got.gradients[name][i]; math.Abs(g-w) > 1e-11*max(1, math.Abs(w)) {
 						t.Fatalf("%s[%d]: gradient %v, not %v", name, i, g, w)
 					}
+				}
+			}
+			moved := recurrent(t, c.layer, c.names, c.uses, "offload: {activations: true}")
+			program.AsFloat64(moved.Program)
+			for of, d := range map[*tangent]Device{got: away{cpu.New(tensor.GiB)}, want: cpu.New(tensor.GiB)} {
+				if m := playOn(t, d, moved.Program, moved.Machine.Env, "", 0, 0); m.loss != of.loss || !reflect.DeepEqual(m.gradients, of.gradients) {
+					t.Errorf("on arrays %v: what is moved gives other gradients", d.OnHost())
 				}
 			}
 		})
