@@ -73,32 +73,7 @@ func (e *KeyError) Unwrap() error { return e.Err }
 // Largest finds the largest batch, or value of another key, with which the job fits, on each
 // rank where ranks differ.
 func (e *Estimate) Largest(ctx context.Context, s Search) (*Found, error) {
-	if e.outcome.Ranks == nil {
-		return e.largest(ctx, s, e.outcome)
-	}
-	var least *Found
-	for _, o := range e.outcome.Ranks {
-		f, err := e.largest(ctx, s, o)
-		if err != nil {
-			return nil, err
-		}
-		if least == nil {
-			least = f
-			continue
-		}
-		if f.Largest < least.Largest || f.Largest == least.Largest && f.Tight {
-			f.Recommended = min(f.Recommended, least.Recommended)
-			least = f
-		} else {
-			least.Recommended = min(f.Recommended, least.Recommended)
-		}
-	}
-	return least, nil
-}
-
-// largest is Largest for one outcome of the job.
-func (e *Estimate) largest(ctx context.Context, s Search, o *estimate.Outcome) (*Found, error) {
-	axis, err := advise.AxisOf(o, cmp.Or(s.Key, "batch"), max(s.Step, 1))
+	axis, err := advise.AxisOf(e.outcome, cmp.Or(s.Key, "batch"), max(s.Step, 1))
 	if err != nil {
 		return nil, &KeyError{s.Key, err}
 	}
@@ -107,11 +82,12 @@ func (e *Estimate) largest(ctx context.Context, s Search, o *estimate.Outcome) (
 		return nil, err
 	}
 	defer done()
-	var keys []estimate.Key
-	if e.outcome.Ranks != nil {
-		keys = append(keys, o.Job.RankKey())
+	var f *advise.Found
+	if e.outcome.Ranks == nil {
+		f, err = advise.Search(ctx, r, axis, s.Headroom)
+	} else {
+		f, err = advise.SearchRanks(ctx, r, axis, s.Headroom, e.outcome)
 	}
-	f, err := advise.Search(ctx, r, axis, s.Headroom, keys...)
 	if err != nil {
 		return nil, err
 	}

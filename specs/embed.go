@@ -39,7 +39,7 @@ func HFTypes() []string {
 	}
 	var types []string
 	for _, e := range entries {
-		if name := strings.TrimSuffix(e.Name(), ".yaml"); !slices.Contains([]string{"common", "heads", "vision", "mixers", "kernels", "liger", "cce", "prompts", "prefix"}, name) {
+		if name := strings.TrimSuffix(e.Name(), ".yaml"); !slices.Contains([]string{"common", "heads", "vision", "mixers", "flash", "kernels", "liger", "cce", "prompts", "prefix"}, name) {
 			types = append(types, name)
 		}
 	}

@@ -426,11 +426,7 @@ func (s *search) greatest(lo, window int64) int64 {
 // recommend is the largest round number of steps up to most that leaves the
 // headroom: a power of two below 8, a multiple of 8 from there on.
 func (s *search) recommend(most int64, headroom float64) int64 {
-	roomy := func(k int64) bool {
-		t := s.try(k)
-		left := t.Usable - t.Reserved
-		return t.Fits && !t.Over && left >= 0 && float64(left) >= headroom*float64(t.Usable)
-	}
+	roomy := func(k int64) bool { return s.try(k).Leaves(headroom) }
 	if s.cut {
 		return s.round(most, roomy)
 	}

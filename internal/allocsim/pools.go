@@ -25,7 +25,7 @@ func (r *run) apart(l *trace.Loop) *parts {
 	if r.allocator.counts || r.opts.observe != nil {
 		return nil
 	}
-	p := &parts{}
+	p := &parts{large: make([]int32, 0, l.End-l.Begin)}
 	large := make([]bool, len(r.known)) // by block ID
 	for _, n := range l.Names {
 		if r.isLarge(n.From) {

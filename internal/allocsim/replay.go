@@ -158,7 +158,7 @@ func (p *Replayer) Replay(events []trace.Event, opts ReplayOptions) (*Result, er
 			return nil, err
 		}
 	}
-	blocks := len(events)/2 + 1 // most are freed, too
+	blocks := births(events) + 1
 	p.live, p.known = slices.Grow(p.live[:0], blocks), slices.Grow(p.known[:0], blocks)
 	held, err := a.restore(opts.Held, &p.driver)
 	if err != nil {
@@ -226,6 +226,16 @@ func (p *Replayer) Replay(events []trace.Event, opts ReplayOptions) (*Result, er
 	r.Stats = a.stats
 	r.Driver = p.driver.counters
 	return r, nil
+}
+
+// births is how many blocks a trace names, if it numbers them by their birth.
+func births(events []trace.Event) int {
+	for i := len(events) - 1; i >= 0; i-- {
+		if e := &events[i]; e.Kind == trace.Alloc {
+			return min(max(int(e.ID), 0), len(events))
+		}
+	}
+	return 0
 }
 
 // play gives one event to the allocator.

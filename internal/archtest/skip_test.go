@@ -15,8 +15,9 @@ import (
 
 // skips are the files beside package needs in which tests are skipped, and why.
 var skips = map[string]string{
-	"internal/runtime/numbers_test.go": "a test that records, and is asked for by a flag",
-	"internal/record/start_test.go":    "a test that records, and is asked for by a flag",
+	"internal/runtime/numbers_test.go":   "a test that records, and is asked for by a flag",
+	"internal/record/start_test.go":      "a test that records, and is asked for by a flag",
+	"internal/accuracy/accuracy_test.go": "the gate, which make accuracy asks for by a flag",
 }
 
 // scriptSkips is a line of a script that ends it: for what package needs decides of, or

@@ -7,7 +7,7 @@ import (
 
 // What the package flash-attn allocates (2.6 to 2.8): its functions are custom operators
 // that autograd does not see. The torch.autograd.Functions around them are blocks of
-// specs/hf/kernels.yaml. Tensors are (batch, length, heads, head size), or (tokens, heads,
+// specs/hf/flash.yaml. Tensors are (batch, length, heads, head size), or (tokens, heads,
 // head size) where sequences of different lengths lie behind each other.
 
 // FlashAttnArgs are the arguments of flash-attn's functions that decide on memory.

@@ -6,7 +6,7 @@ import (
 )
 
 // What the package flash-attn-3 allocates (hopper/ of flash-attention, December 2025). The
-// torch.autograd.Functions around its operators are blocks of specs/hf/kernels.yaml. Tensors
+// torch.autograd.Functions around its operators are blocks of specs/hf/flash.yaml. Tensors
 // have the shapes of those of flash-attn 2.
 
 // FlashAttn3Args are the arguments of flash-attn-3's functions that decide on memory.

@@ -64,7 +64,7 @@ memplan. On a GPU it prints the peaks of each step as JSON.`,
 				}
 			}
 			return writeTo(s, out, func(w io.Writer) error {
-				if err := engine.InferStages(j.Program, j.Machine.Env); err != nil {
+				if err := engine.InferStages(nil, j.Program, j.Machine.Env); err != nil {
 					return err
 				}
 				return exporttorch.Write(w, j.Program, scriptOptions(j))

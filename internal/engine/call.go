@@ -4,6 +4,7 @@ import (
 	"github.com/memplan/memplan/internal/engine/compiled"
 	"github.com/memplan/memplan/internal/engine/distributed"
 	"github.com/memplan/memplan/internal/engine/python"
+	"github.com/memplan/memplan/internal/limit"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/program"
 )
@@ -11,15 +12,23 @@ import (
 // distribute puts DistributedDataParallel around the models that are trained, or makes the
 // schedule of a pipeline.
 func (j *job) distribute() {
-	if j.prog.Parallel.Pipeline != nil {
-		j.pipeline = distributed.NewPipeline(j.Interp, j.prog, j.order, j.aux)
-		j.pipeline.FirstBackward = j.sumSaved
-	}
 	j.reducers = map[string]*distributed.Reducer{}
 	for _, m := range j.prog.Models {
 		if j.prog.Wraps(m) {
 			j.reducers[m.Name] = distributed.NewReducer(j.Interp, j.models[m.Name], &j.prog.Parallel)
 		}
+	}
+	if j.prog.Parallel.Pipeline != nil {
+		var around []*distributed.Reducer
+		for _, m := range j.prog.Models {
+			r := j.reducers[m.Name]
+			if r != nil {
+				r.Sync = false // forward passes of microbatches are under no_sync
+			}
+			around = append(around, r)
+		}
+		j.pipeline = distributed.NewPipeline(j.Interp, j.prog, j.order, around, j.aux)
+		j.pipeline.FirstBackward = j.sumSaved
 	}
 }
 
@@ -106,9 +115,9 @@ func (j *job) scheduleStep(fr *python.Frame, s *program.Stmt) {
 
 // InferStages finds what the stages of a pipeline send to each other, which a script of the job
 // says. An error is a *program.Error.
-func InferStages(prog *program.Job, env op.Env) (err error) {
+func InferStages(m *limit.Meter, prog *program.Job, env op.Env) (err error) {
 	defer func() { caught(recover(), &err) }()
-	newJob(nil, prog, env, nil).inferStages(env)
+	newJob(m, prog, env, nil).inferStages(env)
 	return nil
 }
 

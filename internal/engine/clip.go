@@ -52,7 +52,7 @@ func (j *job) clip(s *program.Stmt) {
 	two := 2.0
 	var total, whole *op.Tensor
 	if j.addsBeforeNorms() {
-		whole, partial = j.reduceNorm(partial, stacked.Layout, d), normWhole
+		whole, partial = j.reduceNorms(partial, stacked.Layout, d), nil
 	}
 	j.Quiet(func() { total = j.Do1(aten.VectorNorm, &aten.NormArgs{P: &two}, stacked) })
 	if whole != nil {
@@ -65,7 +65,7 @@ func (j *job) clip(s *program.Stmt) {
 	j.dropLastFirst(norms)
 	// max_norm / (total_norm + 1e-6), clamped to 1
 	sum := j.scalar(total.DType)
-	reduced := j.reduceNorm(partial, total.Layout, total.DType)
+	reduced := j.reduceNorms(partial, total.Layout, total.DType)
 	reciprocal := j.scalar(total.DType)
 	j.Drop(reduced)
 	coefficient := j.scalar(total.DType)
@@ -101,9 +101,21 @@ const (
 	normSummand                      // Partial, as of a gradient that is itself a summand
 )
 
-// reduceNorm is what makes norms those of all ranks, which happens when a reciprocal is
-// taken of the norm of all, or before that norm (torch/distributed/tensor/_ops/_math_ops.py).
-// It returns nil if each rank has whole norms.
+// reduceNorms is what makes norms those of all ranks, one dimension of the mesh after the other,
+// which happens when a reciprocal is taken of the norm of all, or before that norm
+// (torch/distributed/tensor/_ops/_math_ops.py). It returns nil if each rank has whole norms.
+func (j *job) reduceNorms(at []normPlacement, l tensor.Layout, d tensor.DType) *op.Tensor {
+	var out *op.Tensor
+	for _, x := range at {
+		if next := j.reduceNorm(x, l, d); next != nil {
+			j.Drop(out)
+			out = next
+		}
+	}
+	return out
+}
+
+// reduceNorm is that of one dimension.
 func (j *job) reduceNorm(at normPlacement, l tensor.Layout, d tensor.DType) *op.Tensor {
 	switch at {
 	case normOfPart:
@@ -120,13 +132,14 @@ func (j *job) reduceNorm(at normPlacement, l tensor.Layout, d tensor.DType) *op.
 // stackNorms is torch.stack of norms, and how the stack lies. DTensors first get one
 // placement (_derive_follow_placements_from_tuple_strategy in
 // torch/distributed/tensor/_ops/_tensor_ops.py).
-func (j *job) stackNorms(optimizer int, norms []*op.Tensor, d tensor.DType) (*op.Tensor, normPlacement) {
+func (j *job) stackNorms(optimizer int, norms []*op.Tensor, d tensor.DType) (*op.Tensor, []normPlacement) {
 	size := tensor.Contiguous(tensor.D(int64(len(norms))))
+	var lies []normPlacement // of each dimension of the mesh over which norms may be divided
 	if f := j.prog.Parallel.FSDP; f != nil && f.Flat == nil {
-		return j.New(size, d), normOfPart
+		lies = append(lies, normOfPart)
 	}
 	if j.prog.Parallel.TP == nil {
-		return j.New(size, d), normWhole
+		return j.New(size, d), lies
 	}
 	var from []normPlacement
 	cells := slices.DeleteFunc(slices.Clone(j.opts[optimizer]), func(c *python.Cell) bool { return autograd.Of(c.T).Grad == nil })
@@ -157,7 +170,7 @@ func (j *job) stackNorms(optimizer int, norms []*op.Tensor, d tensor.DType) (*op
 	for i := len(changed) - 1; i >= 0; i-- {
 		j.Drop(changed[i])
 	}
-	return stacked, to
+	return stacked, append(lies, to)
 }
 
 // normOf is how the norm of a parameter's gradient lies.

@@ -210,7 +210,7 @@ func (j *job) play(steps int, fails func(first *Played) bool) (played *Played, e
 func (j *job) setup() {
 	j.Phase = trace.Setup
 	j.evalMode = map[string]*bool{}
-	for _, m := range j.prog.Models {
+	for k, m := range j.prog.Models {
 		path := "" // of the only model
 		if len(j.prog.Models) > 1 {
 			path = m.Name
@@ -232,7 +232,13 @@ func (j *job) setup() {
 		case j.prog.Parallel.FSDP != nil && j.prog.Parallel.FSDP.Flat != nil:
 			distributed.Flatten(j.Interp, root, j.prog)
 		case j.prog.Parallel.FSDP != nil:
-			distributed.Shard(j.Interp, root, j.prog)
+			if j.prog.Parallel.TP != nil {
+				if !j.prog.Parallel.FSDP.Meta {
+					j.ToDevice(root)
+				}
+				distributed.Parallelize(j.Interp, root, &j.prog.Parallel)
+			}
+			distributed.Shard(j.Interp, root, j.prog, k)
 		case m.Loaded != nil && j.prog.Parallel.DeepSpeed != nil && j.prog.Parallel.DeepSpeed.Stage == 3:
 			j.engine = distributed.InitDivided(j.Interp, &j.prog.Parallel, root, m.Loaded.Made)
 		case m.Loaded != nil && m.Loaded.OnDevice:

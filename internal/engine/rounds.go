@@ -21,6 +21,7 @@ type rounds struct {
 	counted []uint64
 
 	known   *autograd.Rounds // nil: not yet
+	spare   *autograd.Round  // was compared with them, and is used no more
 	refused int              // steps in which they did not repeat
 	leftOut int              // rounds
 }
@@ -59,22 +60,25 @@ func (j *job) leaveOut(i int) int {
 	r.moments = append(r.moments, j.Moment())
 	left := r.of.N - played
 	m := r.moments
-	first := func() *autograd.Round { return j.RoundBetween(autograd.Moment{}, m[0], m[1]) }
+	first := func(over *autograd.Round) *autograd.Round {
+		return j.RoundBetween(autograd.Moment{}, m[0], m[1], over)
+	}
 	switch {
 	case played == 0 || played < 3 && (left == 0 || r.known == nil):
 	case played == 1:
-		if r.known.First.Same(first()) && j.again(played, left) {
+		r.spare = first(r.spare)
+		if r.known.First.Same(r.spare) && j.again(played, left) {
 			return left * r.of.Len
 		}
 	case played == 2:
-		if second := j.RoundBetween(m[0], m[1], m[2]); r.known.Second.Same(second) {
-			r.known.Begin(first(), second)
+		if second := j.RoundBetween(m[0], m[1], m[2], nil); r.known.Second.Same(second) {
+			r.known.Begin(first(nil), second)
 			if j.again(played, left) {
 				return left * r.of.Len
 			}
 		}
 	default:
-		known := &autograd.Rounds{First: first(), Second: j.RoundBetween(m[0], m[1], m[2]), Third: j.RoundBetween(m[1], m[2], m[3])}
+		known := &autograd.Rounds{First: first(nil), Second: j.RoundBetween(m[0], m[1], m[2], nil), Third: j.RoundBetween(m[1], m[2], m[3], nil)}
 		if !known.Repeat() {
 			r.refused++
 			break

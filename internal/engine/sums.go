@@ -43,7 +43,7 @@ func (j *job) sum() {
 	for _, c := range j.params {
 		elements := c.T.Numel()
 		if c.Divided {
-			elements = tensor.D(c.Decl.Size...).Numel()
+			elements = c.Size().Numel()
 		}
 		if c.Decl.Elements > 0 {
 			elements = c.Decl.Elements

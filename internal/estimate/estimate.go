@@ -107,17 +107,22 @@ type Outcome struct {
 	Doubts    []record.Doubtful // of a recording, operators that were counted by their results alone
 	precision string            // of a recording
 
-	Ranks []*Outcome // of all processes, if they do different things and the spec names none
+	Ranks []*Outcome // of all processes, if they do different things and the spec names none; those that do the same have one
 
 	Varied *report.Lengths // what runs with batches of different lengths do; nil: all are alike
 
 }
 
 // Run plays a job and replays its allocations, of each rank where ranks differ.
-func Run(j *Job) (o *Outcome, err error) {
+func Run(j *Job) (*Outcome, error) {
 	if j.differ() {
 		return runRanks(j)
 	}
+	return runOne(j)
+}
+
+// runOne is Run of one process.
+func runOne(j *Job) (o *Outcome, err error) {
 	defer j.metered(&err)()
 	o, err = play(j, j.steps())
 	if err != nil {
@@ -401,8 +406,9 @@ func (o *Outcome) notes(r *report.Report) {
 	o.attentionNotes(r)
 	r.Uncertainty.Unrecorded = unrecorded(o.Played)
 	r.Uncertainty.CudnnRNNBytes = o.rnnSpaces()
-	if j.Program.Parallel.Processes() > 1 {
-		r.Uncertainty.NCCLLowBytes, r.Uncertainty.NCCLHighBytes = ncclLow, ncclHigh
+	if p := &j.Program.Parallel; p.Processes() > 1 {
+		n := tensor.Bytes(p.Communicators())
+		r.Uncertainty.NCCLLowBytes, r.Uncertainty.NCCLHighBytes = n*ncclLow, n*ncclHigh
 	}
 	if slack := r.Uncertainty.ReservedHighBytes - r.Peak.ReservedBytes + r.Uncertainty.CudnnRNNBytes + r.Uncertainty.NCCLHighBytes + r.Uncertainty.ContextHighBytes - m.Context; r.Verdict.Fits && r.Verdict.HeadroomBytes < slack && slack > 0 {
 		r.Add(note.Uncertain.New("the headroom is smaller than the uncertainty (%v)", slack).InReport("the headroom is smaller than the uncertainty (%v; see below)", slack))

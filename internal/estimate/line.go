@@ -77,7 +77,7 @@ type loopOfSites struct {
 // newSkeleton takes kernels out of what was played; nil if it is not as they say.
 func newSkeleton(p *engine.Played, env *op.Env) *skeleton {
 	s := &skeleton{events: make([]trace.Event, 0, len(p.Trace.Events))}
-	known := map[op.Kernel]int{}
+	known := map[*op.Kernel]int{}
 	all := op.NewBlocks(env)
 	var blocks [][]op.Block // of each rule
 	numbers := make([]int32, len(p.Trace.Categories))
@@ -101,7 +101,7 @@ func newSkeleton(p *engine.Played, env *op.Env) *skeleton {
 		if !found {
 			rule = len(s.rules)
 			known[k.Kernel] = rule
-			s.rules, blocks = append(s.rules, k.Kernel), append(blocks, all.Of(&k.Kernel))
+			s.rules, blocks = append(s.rules, *k.Kernel), append(blocks, all.Of(k.Kernel))
 		}
 		if k.At < next || k.At+len(blocks[rule]) > len(events) {
 			return nil

@@ -17,6 +17,12 @@ type Probed struct {
 	Over     bool
 }
 
+// Leaves reports whether a share of the usable memory is left of what is reserved without a limit.
+func (p Probed) Leaves(share float64) bool {
+	left := p.Usable - p.Reserved
+	return p.Fits && !p.Over && left >= 0 && float64(left) >= share*float64(p.Usable)
+}
+
 // depends reports whether the allocator does something else where there is less
 // memory, before a request is refused.
 func (m *Machine) depends() bool {

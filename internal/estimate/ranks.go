@@ -2,8 +2,11 @@ package estimate
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 
+	"github.com/memplan/memplan/internal/allocsim"
+	"github.com/memplan/memplan/internal/engine"
 	"github.com/memplan/memplan/internal/pool"
 	"github.com/memplan/memplan/internal/report"
 	"github.com/memplan/memplan/internal/spec"
@@ -19,9 +22,12 @@ func (j *Job) stageKey(stage int64) Key {
 }
 
 // RankKey is the key with which a job is that of the process that is planned.
-func (j *Job) RankKey() Key {
+func (j *Job) RankKey() Key { return j.stageKey(j.Stage()) }
+
+// Stage is the number of the process that is planned among those that do different things.
+func (j *Job) Stage() int64 {
 	p := &j.Program.Parallel
-	return j.stageKey(p.Planned() * p.Stages() / p.Processes())
+	return p.Planned() * p.Stages() / p.Processes()
 }
 
 // differ reports whether the processes of a job do different things, and the spec does not say
@@ -36,22 +42,64 @@ func (j *Job) differ() bool {
 	return !j.Spec.Parallel.Rank.Set
 }
 
-// runRanks runs the job of each rank. The outcome is that of the first one that runs out of memory, else
-// of the one that reserves most.
-func runRanks(j *Job) (*Outcome, error) {
-	n := int(j.Program.Parallel.Stages())
-	all, errs := make([]*Outcome, n), make([]error, n)
-	pool.Do(n, func(i int) {
-		of, err := j.recipe.Job(j.stageKey(int64(i)))
+// ofStage is the job of another process of a pipeline. Megatron's is elaborated, as its stages are models of their own.
+func (j *Job) ofStage(stage int64) (*Job, error) {
+	if j.Program.Parallel.Pipeline == nil {
+		return j.recipe.Job(j.stageKey(stage))
+	}
+	of, r := *j, *j.recipe
+	r.Options.Flags = append(slices.Clone(r.Options.Flags), j.stageKey(stage).flag())
+	of.Program, of.recipe, of.replayer = j.Program.OfRank(stage), &r, new(allocsim.Replayer)
+	return &of, nil
+}
+
+// distinct tells of each rank which one, itself or one before it, does the same. Megatron's are not compared.
+func (j *Job) distinct() (like []int64, err error) {
+	if j.Program.Parallel.Pipeline == nil {
+		for i := range j.Program.Parallel.Stages() {
+			like = append(like, i)
+		}
+		return like, nil
+	}
+	defer j.metered(&err)()
+	if err := engine.InferStages(j.meter, j.Program.OfRank(j.Program.Parallel.Pipeline.Ranks-1), j.Machine.Env); err != nil {
+		return nil, err
+	}
+	return j.Program.DistinctRanks(), nil
+}
+
+// onRanks does something with the job of each rank that does what no rank before it does, on all
+// cores. It returns which one each rank is like, and the first error.
+func (j *Job) onRanks(do func(rank int64, of *Job) error) ([]int64, error) {
+	like, err := j.distinct()
+	if err != nil {
+		return nil, err
+	}
+	distinct := slices.Compact(slices.Sorted(slices.Values(like)))
+	errs := make([]error, len(distinct))
+	pool.Do(len(distinct), func(i int) {
+		of, err := j.ofStage(distinct[i])
 		if err == nil {
-			all[i], err = Run(of)
+			err = do(distinct[i], of)
 		}
 		errs[i] = err
 	})
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
+	return like, cmp.Or(errs...)
+}
+
+// runRanks runs the job of each rank, of those that do the same once. The outcome is that of the first
+// one that runs out of memory, else of the one that reserves most.
+func runRanks(j *Job) (*Outcome, error) {
+	all := make([]*Outcome, j.Program.Parallel.Stages())
+	like, err := j.onRanks(func(rank int64, of *Job) (err error) {
+		all[rank], err = runOne(of)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, k := range like {
+		all[i] = all[k]
 	}
 	worst := all[0]
 	for _, o := range all[1:] {
@@ -62,6 +110,19 @@ func runRanks(j *Job) (*Outcome, error) {
 	}
 	worst.Ranks = all
 	return worst, nil
+}
+
+// ProbeRanks is Probe of each rank of a job whose ranks differ.
+func ProbeRanks(j *Job) ([]Probed, error) {
+	all := make([]Probed, j.Program.Parallel.Stages())
+	like, err := j.onRanks(func(rank int64, of *Job) (err error) {
+		all[rank], err = Probe(of)
+		return err
+	})
+	for i, k := range like {
+		all[i] = all[k]
+	}
+	return all, err
 }
 
 // ranks is how many processes there are; 0: the job is on one GPU.
@@ -94,11 +155,11 @@ func (o *Outcome) ranks(r *report.Report) {
 	}
 	rank := p.Planned()
 	r.Train.Rank = &rank
-	for _, of := range o.Ranks {
+	for i, of := range o.Ranks {
 		free := of.Free
 		result := [...]string{report.Fits, report.Tight, report.OOMs}[of.severity()]
 		r.Ranks = append(r.Ranks, report.Rank{
-			Rank: of.Job.Program.Parallel.Planned(), Parameters: of.Played.Totals.Parameters, PeakAllocatedBytes: free.PeakAllocated.Allocated, PeakReservedBytes: free.PeakReserved.Reserved,
+			Rank: int64(i) * (p.Processes() / p.Stages()), Parameters: of.Played.Totals.Parameters, PeakAllocatedBytes: free.PeakAllocated.Allocated, PeakReservedBytes: free.PeakReserved.Reserved,
 			HeadroomBytes: of.Job.Machine.Usable() - free.PeakReserved.Reserved, Result: result,
 		})
 	}

@@ -27,6 +27,10 @@ type Key struct{ Path, Value string }
 // String is how the command line would write the key.
 func (k Key) String() string { return k.Path + "=" + k.Value }
 
+func (k Key) flag() spec.Flag {
+	return spec.Flag{Flag: "--set " + k.String(), Path: k.Path, Value: k.Value}
+}
+
 // Job makes the job in which these keys are set, after those of the options.
 // The error, if any, is a *spec.Errors, or why the budget ended.
 func (r *Recipe) Job(keys ...Key) (j *Job, err error) {
@@ -66,7 +70,7 @@ func (r *Recipe) options(keys []Key) spec.Options {
 	o.Meter = r.Budget.Meter()
 	o.Flags, o.Recorded = slices.Clone(o.Flags), r.Recorded != nil
 	for _, k := range keys {
-		o.Flags = append(o.Flags, spec.Flag{Flag: "--set " + k.String(), Path: k.Path, Value: k.Value})
+		o.Flags = append(o.Flags, k.flag())
 	}
 	o.Longest = func(l *spec.Lengths) (int64, error) {
 		s, err := r.samples(l)

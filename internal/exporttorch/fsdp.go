@@ -28,16 +28,17 @@ func (s *script) fsdpImports(f *program.FSDP) {
 
 // fullyShard prints the calls of fully_shard, which moves the parameters to the
 // device.
-func (s *script) fullyShard(model string) {
+func (s *script) fullyShard() {
 	f := s.job.Parallel.FSDP
 	switch {
 	case f == nil:
 		return
 	case f.Flat != nil:
-		s.flatten(model)
+		s.flatten(s.job.Models[0].Name)
 		return
 	}
-	args := "mesh=mesh"
+	whole := "mesh=" + dataMesh(&s.job.Parallel)
+	args := whole
 	switch f.Reshard {
 	case f.Shards: // the default of all but the model itself
 		if f.ReshardRoot {
@@ -57,15 +58,21 @@ func (s *script) fullyShard(model string) {
 	if len(s.job.Models[0].Frozen) > 0 {
 		s.line("del p  # it would keep a whole parameter")
 	}
-	if f.Replicas > 1 {
-		s.printf("mesh = init_device_mesh(\"cuda\", (%d, %d), mesh_dim_names=(\"replicate\", \"shard\"))", f.Replicas, f.Shards)
-	} else {
-		s.printf("mesh = init_device_mesh(\"cuda\", (%d,))", f.Shards)
+	if s.job.Parallel.TP == nil && s.job.Parallel.Pipeline == nil { // whose mesh it is, too
+		s.mesh()
 	}
-	if args != "mesh=mesh" || slices.ContainsFunc(f.Units, func(u program.Unit) bool { return u.Reshard != f.Reshard }) {
+	if args != whole || slices.ContainsFunc(f.Units, func(u program.Unit) bool { return u.Reshard != f.Reshard }) {
 		s.printf("sharding = dict(%s)", args)
 		args = "**sharding"
 	}
+	for _, m := range s.job.Models {
+		s.shardModel(m.Name, args)
+	}
+}
+
+// shardModel prints the calls for one model.
+func (s *script) shardModel(model, args string) {
+	f := s.job.Parallel.FSDP
 	var held []string
 	for _, path := range f.Held {
 		held = append(held, s.modelName(model)+"."+s.path(path))
@@ -126,6 +133,18 @@ func (s *script) unit(model, args string, units []program.Unit) int {
 		args = fmt.Sprintf("**dict(sharding, reshard_after_forward=%d)", u.Reshard)
 	}
 	switch name := s.modelName(model); {
+	case s.job.Parallel.Pipeline != nil && len(u.Modules) > 1:
+		s.printf("if %s in dict(%s.named_modules()):", modules[0], name)
+		s.indent++
+		s.printf("fully_shard([%s.get_submodule(name) for name in [%s]], %s)", name, strings.Join(modules, ", "), args)
+		s.indent--
+	case s.job.Parallel.Pipeline != nil: // a process has those of its stage
+		s.printf("for name in [%s]:", strings.Join(modules, ", "))
+		s.indent++
+		s.printf("if name in dict(%s.named_modules()):", name)
+		s.indent++
+		s.printf("fully_shard(%s.get_submodule(name), %s)", name, args)
+		s.indent -= 2
 	case len(u.Modules) > 1:
 		s.printf("fully_shard([%s.get_submodule(name) for name in [%s]], %s)", name, strings.Join(modules, ", "), args)
 	case n == 1 && u.Reshard != f.Reshard:

@@ -19,6 +19,9 @@ func (s *script) parallelImports() {
 		s.tensorParallelImports(t)
 	}
 	if pl := s.job.Parallel.Pipeline; pl != nil {
+		if s.job.Parallel.Copied() && s.job.Parallel.FSDP == nil {
+			s.line("from torch.distributed.device_mesh import init_device_mesh")
+		}
 		s.printf("from torch.distributed.pipelining import PipelineStage, %s", pl.Schedule)
 	}
 	d := s.job.Parallel.DDP
@@ -43,6 +46,7 @@ func (s *script) processGroup() {
 	s.line(`dist.init_process_group("nccl")`)
 	s.line(`device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))`)
 	s.line("torch.cuda.set_device(device)")
+	s.pipelineMesh()
 }
 
 // distribute wraps the models that are trained.
@@ -53,6 +57,9 @@ func (s *script) distribute() {
 	}
 	s.inDDP = map[string]bool{}
 	var given strings.Builder
+	if s.job.Parallel.Pipeline != nil {
+		given.WriteString(`, process_group=mesh.get_group("dp")`)
+	}
 	for _, g := range d.Given {
 		fmt.Fprintf(&given, ", %s=%s", g.Name, program.Literal(g.Value))
 	}

@@ -63,8 +63,12 @@ func (s *script) schedule() {
 	s.line("")
 	s.line("")
 	parts := make([]string, len(s.job.Models))
+	group := ""
+	if s.job.Parallel.Copied() {
+		group = `, group=mesh.get_group("pp")`
+	}
 	for i, m := range s.job.Models {
-		parts[i] = fmt.Sprintf("PipelineStage(%s, %s, %d, device)", s.modelName(m.Name), s.stageIndex(i), len(pl.Stages))
+		parts[i] = fmt.Sprintf("PipelineStage(%s, %s, %d, device%s)", s.modelName(m.Name), s.stageIndex(i), len(pl.Stages), group)
 	}
 	stages := parts[0]
 	if pl.Loops() {
@@ -76,9 +80,24 @@ func (s *script) schedule() {
 // stageIndex prints the index of the i-th stage of a process.
 func (s *script) stageIndex(i int) string {
 	if i == 0 {
-		return "dist.get_rank()"
+		return s.pipelineRank()
 	}
-	return fmt.Sprintf("dist.get_rank() + %d", i*int(s.job.Parallel.Ranks))
+	return fmt.Sprintf("%s + %d", s.pipelineRank(), i*int(s.job.Parallel.Pipeline.Ranks))
+}
+
+// pipelineRank prints which stage a process has, or the first of several.
+func (s *script) pipelineRank() string {
+	if s.job.Parallel.Copied() {
+		return `mesh.get_local_rank("pp")`
+	}
+	return "dist.get_rank()"
+}
+
+// pipelineMesh prints the mesh of the stages' copies.
+func (s *script) pipelineMesh() {
+	if p := &s.job.Parallel; p.Copied() {
+		s.printf(`mesh = init_device_mesh("cuda", (%d, %d), mesh_dim_names=("pp", "dp"))`, p.Pipeline.Ranks, p.Copies())
+	}
 }
 
 // scheduleStep prints schedule.step, which takes other tensors in each stage.
@@ -118,9 +137,9 @@ func (p *printer) scheduleStep(st *program.Stmt) {
 		case n == len(calls):
 			p.line("else:")
 		case n == i+1:
-			p.printf("%s dist.get_rank() == %d:", word, i)
+			p.printf("%s %s == %d:", word, p.pipelineRank(), i)
 		default:
-			p.printf("%s dist.get_rank() < %d:", word, n)
+			p.printf("%s %s < %d:", word, p.pipelineRank(), n)
 		}
 		word = "elif"
 		p.indent++

@@ -225,12 +225,12 @@ func (s *script) setup(o Options) {
 			s.printf("%s = %s()", name, s.className(m.Root))
 			s.pruning(m)
 			s.printf("%s.to(%s)", name, to)
-		case !j.Offload.Parameters && j.Parallel.FSDP == nil && j.Parallel.DeepSpeed == nil:
+		case !j.Offload.Parameters && (j.Parallel.FSDP == nil || j.Parallel.TP != nil && !j.Parallel.FSDP.Meta) && j.Parallel.DeepSpeed == nil:
 			s.printf("%s = %s.to(%s)", name, s.made(m), to)
 		case j.DType != tensor.Float32:
-			s.printf("%s = %s().to(%s)", name, s.className(m.Root), program.Literal(j.DType))
+			s.printf("%s = %s.to(%s)", name, s.made(m), program.Literal(j.DType))
 		default:
-			s.printf("%s = %s()", name, s.className(m.Root))
+			s.printf("%s = %s", name, s.made(m))
 		}
 		s.indent = 0
 		if j.Parallel.Pipeline != nil && j.Autocast { // not around the backward passes of the schedule
@@ -241,8 +241,8 @@ func (s *script) setup(o Options) {
 		}
 	}
 	s.freeze()
-	s.fullyShard(j.Models[0].Name)
 	s.parallelize(j.Models[0].Name)
+	s.fullyShard()
 	s.adapters()
 	s.offloadParameters()
 	s.channelsLast()

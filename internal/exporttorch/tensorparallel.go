@@ -40,7 +40,9 @@ func (s *script) tensorParallelImports(t *program.TP) {
 	}
 	slices.Sort(names)
 	slices.Sort(layouts)
-	s.line("from torch.distributed.device_mesh import init_device_mesh")
+	if s.job.Parallel.FSDP == nil {
+		s.line("from torch.distributed.device_mesh import init_device_mesh")
+	}
 	if len(layouts) > 0 {
 		s.line("from torch.distributed.tensor import " + strings.Join(layouts, ", "))
 	}
@@ -53,7 +55,7 @@ func (s *script) parallelize(model string) {
 	if t == nil {
 		return
 	}
-	s.printf("mesh = init_device_mesh(\"cuda\", (%d,))", s.job.Parallel.Ranks)
+	s.mesh()
 	s.line("plan = {")
 	s.indent++
 	for i := range t.Modules {
@@ -64,7 +66,7 @@ func (s *script) parallelize(model string) {
 	s.line("}")
 	s.line("for name, style in plan.items():")
 	s.indent++
-	s.printf("parallelize_module(%s.get_submodule(name), mesh, style)", s.modelName(model))
+	s.printf("parallelize_module(%s.get_submodule(name), %s, style)", s.modelName(model), tensorMesh(&s.job.Parallel))
 	s.indent--
 }
 

@@ -337,9 +337,9 @@ func (u *unit) unread(err error) {
 			u.add(specError, u.place("memplan"), "and %d more mistakes", wrong.More)
 		}
 	case errors.As(err, &played) && played.File == u.Spec && played.Line > 0:
-		at := spec.Span{Pos: spec.Pos{Line: played.Line, Col: 1}}
+		at := spec.Span{Pos: spec.Pos{Line: played.Line, Col: max(played.Column, 1)}}
 		inner := *played
-		inner.File, inner.Line = "", 0
+		inner.File, inner.Line, inner.Column = "", 0, 0
 		u.add(specError, at, "%v", &inner)
 	default:
 		u.add(specError, u.place("memplan"), "%s", strings.TrimPrefix(err.Error(), u.Spec+": "))

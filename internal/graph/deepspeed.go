@@ -108,13 +108,25 @@ func (el *building) deepSpeedConfig(p *spec.Parallel) (*spec.DeepSpeed, []spec.D
 		if d.Errs.Err() == nil {
 			d.Errs.Addf(spec.Span{Pos: spec.Pos{Line: 1, Col: 1}, Len: 1}, "DeepSpeed's configuration is a mapping")
 		}
-		el.fail(v.Span, "%v", d.Errs.Err())
+		el.stopAtThose(d.Errs, v)
 	}
 	c, left := spec.ReadDeepSpeed(d.Root, d.Errs, nil, el.deepSpeedAuto())
-	if err := d.Errs.Err(); err != nil {
-		el.fail(v.Span, "%v", fmt.Errorf("%w", err))
-	}
+	el.stopAtThose(d.Errs, v)
+	c.File, c.Named = v.Str, v.Span
 	return c, left
+}
+
+// stopAtThose ends with the mistakes of a file that v names, if there are any.
+func (el *building) stopAtThose(errs *spec.Errors, v *spec.Value) {
+	for _, d := range errs.Sorted() {
+		if d.Hint != "" {
+			d.Msg += "; " + d.Hint
+		}
+		el.errs.Addf(v.Span, "%s:%d:%d: %s", v.Str, d.Line, d.Col, d.Msg)
+	}
+	if errs.Err() != nil {
+		panic(spec.Stop{})
+	}
 }
 
 // stopAtMistakes ends with what has been reported.

@@ -168,6 +168,8 @@ func TestMistakes(t *testing.T) {
 		{axolotl + "load_in_8bit: true\n", "job.yml:4:15: weights in 4 or 8 bits are trained with adapters alone"},
 		{axolotl + "adapter: lora\nlora_r: 8\n", "job.yml:4:10: adapter: lora needs lora_target_modules or lora_target_linear: true"},
 		{axolotl + "fsdp_config: {reshard: true}\n", `job.yml:4:15: unknown key of fsdp_config "reshard"`},
+		{factory + "finetuning_type: full\nfsdp: hybrid_shard\n", "hybrid_shard is a strategy of FSDP1 alone, and transformers has FSDP2 by default; write fsdp_config: {version: 1}"},
+		{factory + "finetuning_type: full\nfsdp: [full_shard, offlaod]\n", `unknown word "offlaod" of fsdp; allowed are full_shard`},
 		{axolotl + "model_name_or_path: a/b\nstage: sft\n", "job.yml: the file has base_model, as files of Axolotl do, and model_name_or_path, which they do not have; remove the keys of one program"},
 		{"adapter: lora\nlora_r: 8\n", "job.yml: the file has keys of Axolotl (adapter, lora_r), but not base_model, by which such a file is recognized"},
 		{axolotl + "optim_args: {eps: [1]}\n", `job.yml:4:19: "eps" of optim_args must be a number or a string, not a list`},

@@ -120,12 +120,42 @@ func (j *job) sharding() sharding {
 	if v := j.get("deepspeed"); given(v) {
 		s.deepspeed = v
 	}
-	if v := j.get("fsdp_config"); given(v) {
-		s.fsdp = v
-	} else if v := j.get("fsdp"); given(v) {
+	v := j.get("fsdp")
+	if v != nil && !given(v) && j.format != axolotl { // transformers reads fsdp_config with it alone
+		return s
+	}
+	if conf := j.get("fsdp_config"); given(conf) {
+		s.fsdp = conf
+	} else if given(v) {
 		s.fsdp = v
 	}
 	return s
+}
+
+// legacyFSDP is what words of TrainingArguments' fsdp say, as before transformers 5: how
+// parameters are sharded, "" where they do not say it, and whether they are offloaded
+// (_apply_legacy_fsdp_to_config of training_args.py).
+func (f *file) legacyFSDP(j *job) (strategy string, offload bool, at *spec.Value) {
+	at = j.get("fsdp")
+	if j.format == axolotl || at == nil || at.Kind != spec.Str && at.Kind != spec.List {
+		return "", false, at
+	}
+	for _, list := range words(at) {
+		for _, word := range strings.Fields(list) {
+			switch name := strings.ToUpper(word); {
+			case slices.Contains(strategies, name):
+				if strategy == "" {
+					strategy = name
+				}
+			case word == "offload":
+				offload = true
+			case word == "auto_wrap":
+			default:
+				f.fail(at, "unknown word %q of fsdp; allowed are full_shard, shard_grad_op, no_shard, hybrid_shard, hybrid_shard_zero2, offload and auto_wrap", word)
+			}
+		}
+	}
+	return strategy, offload, at
 }
 
 // fsdpKey finds a key of fsdp_config, which may have the prefix fsdp_.
@@ -143,7 +173,7 @@ func fsdpKey(conf *spec.Value, name string) *spec.Value {
 var fsdpFormat = &Format{
 	Name: "fsdp_config", Title: "fsdp_config",
 	Keys: slices.Concat(
-		table(reads, "`parallel`", "version offload_params reshard_after_forward sharding_strategy mixed_precision_policy cpu_ram_efficient_loading"),
+		table(reads, "`parallel`", "version offload_params cpu_offload reshard_after_forward sharding_strategy mixed_precision_policy cpu_ram_efficient_loading"),
 		table(none, "the layers of the model are sharded one by one, as presets name them", "transformer_layer_cls_to_wrap auto_wrap_policy transformer_cls_names_to_wrap"),
 		table(none, "how checkpoints are written", "state_dict_type final_state_dict_type save_state_dict_type"),
 		table(none, "host memory and time of the load", "sync_module_states"),
@@ -161,20 +191,26 @@ func (f *file) sharded(j *job, conf *spec.Value) {
 		version = fsdpKey(conf, "version")
 	}
 	second := version != nil && version.Str == "2"
-	if version == nil && j.format != axolotl && j.get("fsdp_config") == conf { // of transformers itself, which has 2 for its default (training_args.py of 5.12)
+	if version == nil && j.format != axolotl && (j.get("fsdp_config") == conf || j.get("fsdp") == conf) { // of transformers itself, which has 2 for its default (training_args.py of 5.12)
 		second = true
 	}
 	two := j.spread.two || second
 	f.table(j, conf, fsdpFormat, "fsdp_")
-	if v := fsdpKey(conf, "offload_params"); given(v) {
-		j.out.put("parallel.cpu_offload", "true", f.from(v))
+	strategy, offload, words := f.legacyFSDP(j)
+	for _, k := range []string{"offload_params", "cpu_offload"} {
+		if v := fsdpKey(conf, k); v != nil {
+			offload, words = given(v), v
+		}
+	}
+	if offload {
+		j.out.put("parallel.cpu_offload", "true", f.from(words))
 	}
 	mixed := f.mixedPrecision(j, conf)
 	types := []string{"param_dtype", "reduce_dtype", "output_dtype"}
 	if two {
-		f.resharded(j, conf)
+		f.resharded(j, conf, strategy)
 	} else {
-		f.flat(j, conf)
+		f.flat(j, conf, strategy)
 		types[2] = "buffer_dtype"
 	}
 	if second && j.format != axolotl { // which has a fsdp2_prepare_model of its own
@@ -194,8 +230,9 @@ func (f *file) sharded(j *job, conf *spec.Value) {
 	}
 }
 
-// resharded writes what FSDP2 frees after the forward pass, as far as keys of FSDP1 say it, too.
-func (f *file) resharded(j *job, conf *spec.Value) {
+// resharded writes what FSDP2 frees after the forward pass, as far as keys of FSDP1, or a
+// strategy of TrainingArguments' fsdp, say it, too.
+func (f *file) resharded(j *job, conf *spec.Value, strategy string) {
 	const reshard = "parallel.reshard_after_forward"
 	if v := fsdpKey(conf, "reshard_after_forward"); v != nil && v.Kind == spec.Bool {
 		j.out.put(reshard, flow(v), f.from(v))
@@ -210,7 +247,15 @@ func (f *file) resharded(j *job, conf *spec.Value) {
 			f.doubt(j, v, "sharding_strategy: %s; planned with shards over all processes", v.Str)
 		}
 	}
-	if j.out.get(reshard) == nil {
+	switch v := j.get("fsdp"); {
+	case j.out.get(reshard) != nil:
+	case strategy == "FULL_SHARD":
+		j.out.put(reshard, "true", f.from(v))
+	case strategy == "SHARD_GRAD_OP":
+		j.out.put(reshard, "false", f.from(v))
+	case strategy != "":
+		f.fail(v, "%s is a strategy of FSDP1 alone, and transformers has FSDP2 by default; write fsdp_config: {version: 1}", strings.ToLower(strategy))
+	default:
 		j.put(reshard, "true", nil).why = "accelerate's default"
 	}
 }
@@ -231,9 +276,13 @@ func (f *file) strategy(v *spec.Value) string {
 }
 
 // flat writes what FSDP1 is given: accelerate has other defaults than FullyShardedDataParallel.
-func (f *file) flat(j *job, conf *spec.Value) {
-	if v := j.get("fsdp_version"); v != nil {
-		j.out.put("parallel.version", "1", f.from(v))
+func (f *file) flat(j *job, conf *spec.Value, strategy string) {
+	version := j.get("fsdp_version")
+	if version == nil {
+		version = fsdpKey(conf, "version")
+	}
+	if version != nil {
+		j.out.put("parallel.version", "1", f.from(version))
 	} else {
 		j.put("parallel.version", "1", nil).why = "accelerate's default"
 	}
@@ -241,11 +290,17 @@ func (f *file) flat(j *job, conf *spec.Value) {
 	if v == nil {
 		v = fsdpKey(conf, "reshard_after_forward")
 	}
-	if v != nil && v.Kind != spec.Bool {
-		name := f.strategy(v)
+	name := strategy
+	switch {
+	case v != nil && v.Kind != spec.Bool:
+		name = f.strategy(v)
+	case strategy != "":
+		v = j.get("fsdp")
+	}
+	if name != "" {
 		switch name {
 		case "HYBRID_SHARD", "HYBRID_SHARD_ZERO2":
-			f.doubt(j, v, "sharding_strategy: %s; planned with shards over all processes", v.Str)
+			f.doubt(j, v, "sharding_strategy: %s; planned with shards over all processes", name)
 			name = map[string]string{"HYBRID_SHARD": "FULL_SHARD", "HYBRID_SHARD_ZERO2": "SHARD_GRAD_OP"}[name]
 		}
 		j.out.put("parallel.sharding_strategy", name, f.from(v))

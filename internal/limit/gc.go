@@ -15,7 +15,7 @@ const GCPercent = 400
 // What a command makes that plans one usual job is not collected: the heap is for the
 // first time where it has grown to youngHeap.
 const (
-	youngHeap    = 64 * tensor.MiB
+	youngHeap    = 96 * tensor.MiB
 	leastHeap    = 4 * tensor.MiB // of Go, with a GOGC of 100
 	youngPercent = int(100 * youngHeap / leastHeap)
 )

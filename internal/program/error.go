@@ -7,10 +7,12 @@ import (
 
 // Error is an error of a program that is played: shapes that do not
 // fit, or something that PyTorch would refuse or memplan does not model. File and
-// Line are those of the statement at work, if it has any in a spec.
+// Line are those of the statement at work, if it has any in a spec; of what a key asks for,
+// there is a Column, too.
 type Error struct {
 	File      string
 	Line      int
+	Column    int
 	Layer, Op string
 	Msg       string
 }
@@ -18,6 +20,8 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	switch {
+	case e.Column > 0:
+		fmt.Fprintf(&b, "%s:%d:%d: ", e.File, e.Line, e.Column)
 	case e.Line > 0:
 		fmt.Fprintf(&b, "%s:%d: ", e.File, e.Line)
 	case e.File != "":

@@ -63,6 +63,19 @@ func (f *FSDP) Divides() bool { return f.Flat.Strategy != NoShard && f.Shards > 
 // Frees reports whether gathered parameters are freed after the forward pass.
 func (f *FlatFSDP) Frees() bool { return f.Strategy == FullShard || f.Strategy == HybridShard }
 
+// Of lists the calls whose modules a class has, which is a stage of the model or all of it.
+func (f *FSDP) Of(root *Class) []Unit {
+	has := map[string]bool{}
+	root.Walk(func(path string, _ *Class) { has[path] = true })
+	var out []Unit
+	for _, u := range f.Units {
+		if has[u.Modules[0]] {
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
 // Unit is what one call of fully_shard takes.
 type Unit struct {
 	Modules []string // paths; of several, the first that runs gathers the parameters of all

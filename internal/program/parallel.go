@@ -5,7 +5,7 @@ import "slices"
 // Parallel says how a job is spread over several GPUs. A program is what one of
 // the processes does; all do the same, but for the stages of a pipeline.
 type Parallel struct {
-	Ranks int64 // processes, one on each GPU; 0: the job is on one GPU
+	Ranks int64 // processes, one on each GPU, of all dimensions of the mesh; 0: the job is on one GPU
 	DDP   *DDP  // torch.nn.parallel.DistributedDataParallel around each model that is trained; nil: none
 	FSDP  *FSDP // nil: parameters are not sharded
 	ZeRO  *ZeRO // ZeroRedundancyOptimizer around each optimizer; nil: none
@@ -14,7 +14,9 @@ type Parallel struct {
 	DeepSpeed *DeepSpeed // DeepSpeed's engine around the model; nil: none
 	Megatron  *Megatron  // Megatron-core's DistributedDataParallel and optimizer; nil: none
 
-	Pipeline *Pipeline // stages of torch.distributed.pipelining; nil: each rank has the whole model
+	// Pipeline are stages of torch.distributed.pipelining; nil: each process has the whole model. Each
+	// of its ranks is then as many processes as DDP or FSDP is of, one after the other.
+	Pipeline *Pipeline
 }
 
 // Processes is how many processes there are, one on each GPU.
@@ -23,6 +25,25 @@ func (p *Parallel) Processes() int64 {
 		return p.Megatron.World
 	}
 	return max(p.Ranks, 1)
+}
+
+// Communicators is how many groups of processes a process exchanges tensors with: one for each
+// dimension of the mesh.
+func (p *Parallel) Communicators() int64 {
+	var n int64
+	if p.TP != nil {
+		n++
+	}
+	if f := p.FSDP; f != nil {
+		n++
+		if f.Replicas > 1 && f.Shards > 1 {
+			n++
+		}
+	}
+	if n == 0 && p.Processes() > 1 {
+		n = 1
+	}
+	return n
 }
 
 // Stages is how many processes there are that do different things; 0: all do the same. Of
@@ -45,10 +66,22 @@ func (p *Parallel) Planned() int64 {
 	case p.DeepSpeed != nil:
 		return p.DeepSpeed.Rank
 	case p.Pipeline != nil:
-		return p.Pipeline.Rank
+		return p.Pipeline.Rank * p.Copies()
 	}
 	return 0
 }
+
+// Copies is how many processes have the same part of the model, or share it: those of
+// DistributedDataParallel or fully_shard.
+func (p *Parallel) Copies() int64 {
+	if p.Pipeline != nil {
+		return p.Ranks / p.Pipeline.Ranks
+	}
+	return p.Ranks
+}
+
+// Copied reports whether each stage of a pipeline is that of several processes.
+func (p *Parallel) Copied() bool { return p.Pipeline != nil && (p.DDP != nil || p.FSDP != nil) }
 
 // DDP are the arguments of DistributedDataParallel.
 type DDP struct {

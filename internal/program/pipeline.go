@@ -11,6 +11,7 @@ import (
 // torch.distributed.pipelining. A program is what one rank does: the root of its model is
 // the class of its stage.
 type Pipeline struct {
+	Whole        *Model // before it was cut
 	Schedule     string // a class of torch.distributed.pipelining
 	Microbatches int64  // of a batch
 	Ranks        int64
@@ -36,6 +37,9 @@ type Stage struct {
 	// Takes are the tensors that it gets from the stage before; nil until the engine
 	// infers their shapes.
 	Takes []Boundary
+
+	File         string // where the spec says that the stage begins here
+	Line, Column int
 }
 
 // Boundary is a tensor that a stage sends to the next one.

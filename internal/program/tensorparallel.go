@@ -135,6 +135,7 @@ func (s *Style) Divides(param string, table bool) (dim int, divided bool) {
 // TP are the modules to which parallelize_module is applied, in the order of the
 // calls.
 type TP struct {
+	Ranks   int64 // over which modules are divided: the innermost dimension of the mesh
 	Modules []Parallelized
 	Loss    bool // steps run in loss_parallel
 }

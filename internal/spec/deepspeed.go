@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -12,6 +13,9 @@ type DeepSpeed struct {
 	// these sizes are "auto": reduce_bucket_size, stage3_prefetch_bucket_size and
 	// stage3_param_persistence_threshold
 	AutoBucket, AutoPrefetch, AutoPersist bool `yaml:"-"`
+
+	File  string `yaml:"-"` // that it was read from; "": it is in the spec
+	Named Span   `yaml:"-"` // where the spec names the file
 
 	TrainBatch   Integer        `yaml:"train_batch_size" min:"1"`
 	MicroBatch   Integer        `yaml:"train_micro_batch_size_per_gpu" min:"1"`
@@ -26,6 +30,17 @@ type DeepSpeed struct {
 	Untested     Boolean        `yaml:"zero_allow_untested_optimizer" default:"false"`
 	ForceCPU     Boolean        `yaml:"zero_force_ds_cpu_optimizer" default:"true"`
 	Optimizer    *Value         `yaml:"optimizer"`
+}
+
+// Fail reports a mistake at a place of the configuration, in the errors of the spec, and
+// ends what is under way.
+func (c *DeepSpeed) Fail(errs *Errors, at Span, format string, args ...any) {
+	msg := fmt.Sprintf(format, args...)
+	if c.File != "" {
+		msg = fmt.Sprintf("%s:%d:%d: %s", c.File, at.Line, at.Col, msg)
+		at = c.Named
+	}
+	errs.Failf(at, "%s", msg)
 }
 
 // DeepSpeedZero is zero_optimization. Numbers of elements may be written as 5e8.

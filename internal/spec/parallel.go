@@ -23,7 +23,7 @@ type Parallel struct {
 	Hook      String  `yaml:"comm_hook" enum:"fp16_compress_hook|bf16_compress_hook" words:"fp16: fp16_compress_hook|float16: fp16_compress_hook|bf16: bf16_compress_hook|bfloat16: bf16_compress_hook" of:"ddp" doc:"of ddp: gradients are reduced in 16 bits"`
 	NoSync    Boolean `yaml:"no_sync" default:"false" of:"ddp fsdp" doc:"with grad_accumulation, gradients are reduced after the last microbatch only"`
 
-	FSDP      Integer `yaml:"fsdp" min:"1" max:"131072" doc:"processes, one on each GPU, which share the parameters of the model, their gradients and optimizer state: FSDP2, torch.distributed.fsdp.fully_shard of some modules and of the model"`
+	FSDP      Integer `yaml:"fsdp" min:"1" max:"131072" doc:"processes, one on each GPU, which share the parameters of the model, their gradients and optimizer state: FSDP2, torch.distributed.fsdp.fully_shard of some modules and of the model. With tp, those of its dimension of the mesh"`
 	Replicate Integer `yaml:"replicate" min:"1" max:"131072" default:"1" of:"fsdp" doc:"of fsdp: HSDP: so many groups of processes have all parameters, divided among the processes of a group; gradients are reduced within the groups and then between them"`
 	Modules   Units   `yaml:"modules" of:"fsdp" doc:"of fsdp: to which modules fully_shard is applied, in this order but inner ones first: paths or patterns, such as blocks.*, for each module by itself; lists of paths, whose modules are gathered together; or mappings with options of these. By default the modules that a preset names for checkpoints"`
 	Reshard   *Value  `yaml:"reshard_after_forward" of:"fsdp" doc:"of fsdp: true, false, or over how many processes the parameters of a module are divided between its forward and its backward pass"`
@@ -53,7 +53,7 @@ type Parallel struct {
 	Config    *Value  `yaml:"config" of:"deepspeed" doc:"of deepspeed: its configuration, a mapping with the keys of its JSON, or the path of the file"`
 	Rank      Integer `yaml:"rank" min:"0" max:"131071" default:"0" of:"deepspeed pp" doc:"of deepspeed: the process that is planned; its part of the parameters, and of their gradients, is not that of others. Of pp: the stage that is planned; without it all are, and the report is of the one that reserves most"`
 
-	TP   Integer `yaml:"tp" min:"2" max:"131072" doc:"processes, one on each GPU, over which the modules of plan are divided: tensor parallelism, torch.distributed.tensor.parallel.parallelize_module"`
+	TP   Integer `yaml:"tp" min:"2" max:"131072" doc:"processes, one on each GPU, over which the modules of plan are divided: tensor parallelism, torch.distributed.tensor.parallel.parallelize_module. With fsdp, those of its dimension of the mesh"`
 	Plan *Value  `yaml:"plan" of:"tp" doc:"of tp: paths or patterns of modules, such as layers.*.up, with the style of each: colwise, rowwise, sequence, prepare_input or prepare_output, or a mapping of one to its arguments"`
 	Loss Boolean `yaml:"loss_parallel" default:"false" of:"tp" doc:"of tp: steps run in torch.distributed.tensor.parallel.loss_parallel: cross_entropy of a DTensor that is divided among the classes"`
 

@@ -121,9 +121,10 @@ def planned(script):
 
 def received(script, rank):
     """What such a script says that the stages of a process of a pipeline receive, as tensors on the meta device."""
-    out = []
+    out, mesh = [], re.search(r'init_device_mesh\("cuda", \(([0-9]+), ([0-9]+)\), mesh_dim_names=\("pp", "dp"\)', script)
+    copies = int(mesh[2]) if mesh else 1
     for m in re.finditer(r"# Stage ([0-9]+) receives (.*)", script):
-        if int(m[1]) % ranks(script) == rank:
+        if int(m[1]) % (ranks(script) // copies) == rank // copies:
             with torch.device("meta"):
                 out.append(eval(f"({m[2]},)", {"torch": torch}))
     return out

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,5 +96,24 @@ func TestColumns(t *testing.T) {
 	}
 	if w := c.Works[c.Doing[1]]; w.Module != "train.py:3 step" {
 		t.Errorf("the second event is of %+v", w)
+	}
+}
+
+// TestRanks holds the table of processes that do different things.
+func TestRanks(t *testing.T) {
+	rank := int64(1)
+	p := OfReport(&report.Report{
+		Train: report.Train{Rank: &rank},
+		Ranks: []report.Rank{{Rank: 0, Parameters: 5000, PeakAllocatedBytes: 1 << 20, PeakReservedBytes: 2 << 20, HeadroomBytes: 3 << 20, Result: report.Fits}, {Rank: 1, Result: report.OOMs}},
+	}, nil)
+	i := slices.IndexFunc(p.Tables, func(t Table) bool { return t.Title == "Ranks" })
+	if i < 0 || len(p.Tables[i].Rows) != 2 {
+		t.Fatalf("tables %v", p.Tables)
+	}
+	if c := p.Tables[i].Rows[0][3]; c.Name != "ranks.0.peak_reserved_bytes" || c.Value != 2<<20 {
+		t.Errorf("reserved is %+v", c)
+	}
+	if last := p.Tables[i].Rows[1][5]; last.Text != report.OOMs {
+		t.Errorf("the result is %+v", last)
 	}
 }

@@ -34,6 +34,7 @@ func OfReport(r *report.Report, memory []Memory) *Page {
 		rows = append(rows, []Cell{Text(s.Name), Size(name, s.Bytes), Text(share(s.Bytes, r.Peak.AllocatedBytes))})
 	}
 	p.Add("At the peak of allocated memory", []string{"category", "bytes", "share"}, rows...)
+	p.ranks(r)
 	p.layers(r)
 	p.phases(r)
 	p.advice(r)
@@ -41,6 +42,21 @@ func OfReport(r *report.Report, memory []Memory) *Page {
 	p.List("Not modelled", r.NotModelled)
 	p.List("Uncertain", r.Doubts())
 	return p
+}
+
+// ranks is the table of all processes, if they do different things.
+func (p *Page) ranks(r *report.Report) {
+	var rows [][]Cell
+	for i := range r.Ranks {
+		k := &r.Ranks[i]
+		at := func(key string) string { return fmt.Sprintf("ranks.%d.%s", i, key) }
+		rows = append(rows, []Cell{Text(fmt.Sprint(k.Rank)), {report.Count(k.Parameters), at("parameters"), k.Parameters}, Size(at("peak_allocated_bytes"), k.PeakAllocatedBytes),
+			Size(at("peak_reserved_bytes"), k.PeakReservedBytes), Size(at("headroom_bytes"), k.HeadroomBytes), Text(k.Result)})
+	}
+	p.Add("Ranks", []string{"rank", "parameters", "allocated", "reserved", "headroom", "result"}, rows...)
+	if len(rows) > 0 {
+		p.Lines = append(p.Lines, fmt.Sprintf("the figures are those of rank %d; the table of ranks has all", *r.Train.Rank))
+	}
 }
 
 // shownLayers is how many layers the table has; the JSON has all.

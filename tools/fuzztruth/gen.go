@@ -21,6 +21,7 @@ type generator struct {
 	scaled bool // may use GradScaler
 	images bool // inputs are images
 
+	shards     int64   // of each part of a parameter that parallelize_module leaves; 0: it is not divided again
 	offload    float64 // share of FSDP1 with parameters in host memory
 	checkpoint float64 // share of blocks that are checkpointed
 	breadth    float64 // share of the less common operators

@@ -93,6 +93,12 @@ func (g *generator) fsdp(root *program.Class, accumulates bool) []string {
 	if n := 1 + g.r.Int64N(ranks); ranks%n == 0 && g.chance(0.7) {
 		keys, shards = append(keys, fmt.Sprintf("replicate: %d", n)), ranks/n
 	}
+	return append(keys, g.fullyShards(root, shards, accumulates)...)
+}
+
+// fullyShards are those that do not say how many ranks there are.
+func (g *generator) fullyShards(root *program.Class, shards int64, accumulates bool) []string {
+	var keys []string
 	keys = append(keys, "modules: ["+strings.Join(g.units(root, shards), ", ")+"]")
 	keys = append(keys, g.reshards(shards, 0.5)...)
 	keys = append(keys, g.maybe(0.5, "param_dtype: bfloat16", "param_dtype: bfloat16", "param_dtype: float16")...)

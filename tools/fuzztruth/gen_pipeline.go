@@ -15,7 +15,22 @@ var batchSize = regexp.MustCompile(`batch_size: ([0-9]+)`)
 // pipelined draws a program of another kind whose model is cut into stages, of which one rank
 // of several has one.
 func pipelined(g *generator, seed uint64) (text, arch string) {
-	for range 1000 {
+	return g.pipelined(seed, func(*program.Class) []string { return nil })
+}
+
+// pipelinedCopies draws one of which each stage is that of several processes, with DistributedDataParallel or FSDP2.
+func pipelinedCopies(g *generator, seed uint64) (text, arch string) {
+	return g.pipelined(seed, func(root *program.Class) []string {
+		if g.chance(0.3) {
+			return g.ddp(false)
+		}
+		return g.fsdp(root, false)
+	})
+}
+
+// pipelined draws a program in stages with more keys of parallel.
+func (g *generator) pipelined(seed uint64, more func(root *program.Class) []string) (text, arch string) {
+	for range 4000 {
 		switch {
 		case g.chance(0.4):
 			text, arch = options(g, seed)
@@ -29,7 +44,7 @@ func pipelined(g *generator, seed uint64) (text, arch string) {
 			text, arch = g.spec(seed)
 		}
 		if job := built(text, arch); job != nil && len(job.Models) == 1 && batchSize.MatchString(text) {
-			if text := g.pipeline(job.Models[0].Root, text); text != "" && built(text, arch) != nil && !strings.Contains(text, "SyncBatchNorm") {
+			if text := g.pipeline(job.Models[0].Root, text, more(job.Models[0].Root)); text != "" && built(text, arch) != nil && !strings.Contains(text, "SyncBatchNorm") {
 				return text, arch
 			}
 		}
@@ -38,9 +53,9 @@ func pipelined(g *generator, seed uint64) (text, arch string) {
 	return text, arch
 }
 
-// pipeline writes the keys of pp to a program, whose batches are then of some microbatches; "": it
+// pipeline writes the keys of pp and some more to a program, whose batches are then of some microbatches; "": it
 // cannot be cut.
-func (g *generator) pipeline(root *program.Class, text string) string {
+func (g *generator) pipeline(root *program.Class, text string, more []string) string {
 	var places []string
 	for i := range root.Forward.Body {
 		if calls := root.FirstCalls(&root.Forward.Body[i]); i > 0 && len(calls) > 0 {
@@ -70,5 +85,5 @@ func (g *generator) pipeline(root *program.Class, text string) string {
 	})
 	keys := []string{fmt.Sprintf("pp: %d", ranks), fmt.Sprintf("split: [%s]", strings.Join(places, ", ")), fmt.Sprintf("microbatches: %d", microbatches),
 		"schedule: " + schedule, fmt.Sprintf("rank: %d", g.r.IntN(ranks))}
-	return text + "parallel: {" + strings.Join(keys, ", ") + "}\n"
+	return text + "parallel: {" + strings.Join(append(keys, more...), ", ") + "}\n"
 }

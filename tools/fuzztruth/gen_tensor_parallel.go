@@ -21,6 +21,7 @@ func tensorParallel(g *generator, seed uint64) (text, arch string) {
 type planned struct {
 	g       *generator
 	ranks   int64
+	parts   int64 // into which a dimension of a parameter may be divided
 	b, t, d int64 // sizes of the whole stream of values
 	divided bool  // the stream x is, in its second dimension
 	n       int
@@ -163,7 +164,7 @@ func (p *planned) mlp() {
 }
 
 func (p *planned) feedForward() {
-	wide := p.g.multiple(p.ranks, 16, 600)
+	wide := p.g.multiple(p.parts, 16, 600)
 	if p.g.chance(0.4) {
 		p.linear("h", "u", wide, "colwise", p.reads())
 		p.linear("h", "h", wide, "colwise", p.reads())
@@ -183,7 +184,7 @@ func (p *planned) attention() {
 }
 
 func (p *planned) heads() {
-	heads, width := p.ranks*(1+p.g.r.Int64N(3)), p.g.multiple(4, 4, 40)
+	heads, width := p.ranks*(1+p.g.r.Int64N(3)), p.g.multiple(max(4, p.parts/p.ranks*4), 4, 40)
 	for _, name := range []string{"q", "k", "v"} {
 		p.linear("h", name, heads*width, "colwise", p.reads())
 		p.emit("{view: [%d, %d, %d, %d], inputs: %s, name: %s}", p.b, p.t, heads/p.ranks, width, name, name)
@@ -198,12 +199,12 @@ func (p *planned) heads() {
 // alone is a linear layer by itself, whose result is whole.
 func (p *planned) alone() {
 	if p.g.chance(0.3) { // two layers, a DTensor between them
-		p.linear("x", "x", p.g.multiple(p.ranks, 16, 300), "colwise", append(p.reads(), "use_local_output: false"))
-		p.d = p.g.multiple(p.ranks, 16, 300)
+		p.linear("x", "x", p.g.multiple(p.parts, 16, 300), "colwise", append(p.reads(), "use_local_output: false"))
+		p.d = p.g.multiple(p.parts, 16, 300)
 		p.linear("x", "x", p.d, "rowwise", p.writes())
 		return
 	}
-	p.d = p.g.multiple(p.ranks, 16, 300)
+	p.d = p.g.multiple(p.parts, 16, 300)
 	if !p.divided && p.g.chance(0.5) {
 		p.linear("x", "x", p.d, "rowwise", []string{"input_layouts: replicate"})
 	} else {
@@ -214,7 +215,7 @@ func (p *planned) alone() {
 
 // table looks up the words of the batch.
 func (p *planned) table() {
-	vocab := p.g.multiple(p.ranks, 50, 2000)
+	vocab := p.g.multiple(p.parts, 50, 2000)
 	style, args := "rowwise", []string{"input_layouts: replicate"}
 	p.divided = p.g.chance(0.5)
 	if p.g.chance(0.3) {
@@ -229,6 +230,7 @@ func (p *planned) table() {
 func (g *generator) tensorParallel(seed uint64) (text, arch string) {
 	arch = g.pick("sm70", "sm75", "sm80", "sm80", "sm86", "sm89", "sm90")
 	p := &planned{g: g, ranks: []int64{2, 2, 3, 4, 8}[g.r.IntN(5)], b: g.size(1, 6), rms: g.chance(0.6), checkpoints: g.chance(0.5)}
+	p.parts = p.ranks * max(g.shards, 1)
 	p.t, p.d = g.multiple(p.ranks, 8, 160), g.multiple(p.ranks, 16, 300)
 	input := fmt.Sprintf("x: {shape: [%d, %d]}", p.t, p.d)
 	if g.chance(0.6) {
@@ -245,7 +247,7 @@ func (g *generator) tensorParallel(seed uint64) (text, arch string) {
 			p.mlp()
 		}
 	}
-	classes := g.multiple(p.ranks, 16, 500)
+	classes := g.multiple(p.parts, 16, 500)
 	if g.chance(0.5) {
 		p.norm("x")
 	}

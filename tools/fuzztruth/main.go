@@ -70,7 +70,9 @@ var kinds = map[string]func(g *generator, seed uint64) (text, arch string){
 	"deepspeed":  engined,
 	"zero3":      divided,
 	"tp":         tensorParallel,
+	"tp_fsdp":    meshed,
 	"pp":         pipelined,
+	"pp_dp":      pipelinedCopies,
 	"allocator":  configured,
 	"operators":  rareOperator,
 	"carried":    (*generator).carriedJob,
@@ -350,7 +352,7 @@ func export(c *accuracy.FuzzCase, path string) (allocConf string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if err := engine.InferStages(g.Job, env); err != nil {
+	if err := engine.InferStages(nil, g.Job, env); err != nil {
 		return "", err
 	}
 	f, err := os.Create(path)

@@ -169,7 +169,7 @@ func (p *Player) evaluate(g *graphTask, n *Node) {
 		return
 	}
 	if n.leaf != nil {
-		p.accumulateGrad(n.leaf, n.grads[0])
+		p.accumulateGrad(n)
 		n.grads = n.grads[:0]
 		p.Pop(outer)
 		return
@@ -395,14 +395,13 @@ func (p *Player) accumulate(e edge, t *op.Tensor) *op.Tensor {
 	return t
 }
 
-// accumulateGrad adds to a leaf's .grad, taking over the reference to g
-// (torch/csrc/autograd/functions/accumulate_grad.h). The first gradient is
+// accumulateGrad adds what came to an AccumulateGrad node to its leaf's .grad, taking over
+// the reference to it (torch/csrc/autograd/functions/accumulate_grad.h). The first gradient is
 // stolen if nothing else refers to it and its strides are the leaf's.
-func (p *Player) accumulateGrad(leaf *Object, g *op.Tensor) {
+func (p *Player) accumulateGrad(n *Node) {
+	leaf, g := n.leaf, n.grads[0]
 	if g == nil {
-		if leaf.Reduce != nil {
-			leaf.Reduce(leaf)
-		}
+		n.accumulated()
 		return
 	}
 	o := Of(g)
@@ -426,10 +425,18 @@ func (p *Player) accumulateGrad(leaf *Object, g *op.Tensor) {
 	if leaf.Ready != nil {
 		leaf.Ready(leaf)
 	}
-	if leaf.Reduce != nil {
-		leaf.Reduce(leaf)
-	}
+	n.accumulated()
 	p.Drop(g)
+}
+
+// accumulated runs the post hooks of an AccumulateGrad node.
+func (n *Node) accumulated() {
+	if n.leaf.Reduce != nil {
+		n.leaf.Reduce(n.leaf)
+	}
+	if n.posthook != nil {
+		n.posthook()
+	}
 }
 
 // obeysLayout is the gradient layout contract: a stolen gradient must have

@@ -138,6 +138,18 @@ func (p *Player) BeforeBackward(t *op.Tensor, hook func()) {
 	}
 }
 
+// HookAccumulate has a hook run when the AccumulateGrad node that t, a leaf, has now has run
+// (t.expand_as(t).grad_fn.next_functions[0][0].register_hook). The node lives until release is
+// called, which removes the hook.
+func (p *Player) HookAccumulate(t *op.Tensor, hook func()) (release func()) {
+	fn := p.gradEdge(Of(t)).fn
+	fn.posthook = hook
+	return func() {
+		fn.posthook = nil
+		p.dropNode(fn)
+	}
+}
+
 // HookGradient puts what f makes of the gradient of t in its place, before t's gradient
 // function runs (Tensor.register_hook); of a tensor that has none nothing.
 func (p *Player) HookGradient(t *op.Tensor, f func(grad *op.Tensor) *op.Tensor) {

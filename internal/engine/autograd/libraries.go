@@ -9,14 +9,15 @@ import (
 
 // libraries is what CUDA's libraries keep for the life of the process.
 type libraries struct {
-	blas       [2]*op.Tensor // cuBLAS workspace of each thread's handle
-	lt         [2]*op.Tensor // cuBLASLt's, where it has one
-	workspaces Workspaces    // of cuDNN's convolutions
-	plans      map[plan]bool // that were searched for
-	attention  tensor.Bytes  // the largest workspace that a plan of cuDNN's attention may take
-	kernels    []KernelCall  // that ran on the device
-	rnnState   *op.Tensor    // random numbers of cuDNN's RNN
-	rnnReset   bool          // the device's random numbers were set since
+	blas       [2]*op.Tensor            // cuBLAS workspace of each thread's handle
+	lt         [2]*op.Tensor            // cuBLASLt's, where it has one
+	workspaces Workspaces               // of cuDNN's convolutions
+	plans      map[plan]bool            // that were searched for
+	attention  tensor.Bytes             // the largest workspace that a plan of cuDNN's attention may take
+	kernels    []KernelCall             // that ran on the device
+	distinct   map[op.Kernel]*op.Kernel // those kernels, each once
+	rnnState   *op.Tensor               // random numbers of cuDNN's RNN
+	rnnReset   bool                     // the device's random numbers were set since
 }
 
 // Searched is for how many convolutions cuDNN has searched a plan.

@@ -21,15 +21,16 @@ type Node struct {
 	op    int32 // index of the name in the trace
 	at    place // of the operator in the spec
 
-	leaf   *Object     // of an AccumulateGrad node
-	slices *copySlices // of an in-place operation on a view
-	custom Function    // of a function that has its own way with what it saved
-	train  bool        // the operator ran in training mode
-	stream int16       // on which it ran, and its derivative does
-	done   bool        // saved tensors were released
-	wraps  bool        // its results are instances of a subclass of Tensor: none of their gradients is added to in place
-	before []func()    // Tensor.register_hook on its results
-	after  []func()    // Node.register_hook while it runs
+	leaf     *Object     // of an AccumulateGrad node
+	posthook func()      // of an AccumulateGrad node alone: HookAccumulate's
+	slices   *copySlices // of an in-place operation on a view
+	custom   Function    // of a function that has its own way with what it saved
+	train    bool        // the operator ran in training mode
+	stream   int16       // on which it ran, and its derivative does
+	done     bool        // saved tensors were released
+	wraps    bool        // its results are instances of a subclass of Tensor: none of their gradients is added to in place
+	before   []func()    // Tensor.register_hook on its results
+	after    []func()    // Node.register_hook while it runs
 
 	// While a backward pass runs:
 	task  int          // its number
@@ -134,7 +135,9 @@ func (p *Player) dropNode(n *Node) {
 			}
 		}
 		if l := f.leaf; l != nil {
-			f.leaf, l.acc = nil, nil
+			if f.leaf = nil; l.acc == f {
+				l.acc = nil
+			}
 			p.Release(l)
 		}
 		if s := f.slices; s != nil {
@@ -196,15 +199,17 @@ const (
 	nodeWork = 10
 )
 
-// DetachInPlace is Tensor.detach_: t has no gradient function any more.
-func (p *Player) DetachInPlace(t *op.Tensor) {
+// DetachInPlace is Tensor.detach_: t has no gradient function any more. Of a view it does nothing and
+// returns false: PyTorch refuses it.
+func (p *Player) DetachInPlace(t *op.Tensor) bool {
 	o := Of(t)
 	if o.base != nil {
-		p.Fail("PyTorch refuses this: can't detach views in-place; the last stage of a pipeline returns a view, such as what view, transpose or Linear with a bias of an input of 3 dimensions give")
+		return false
 	}
 	fn := o.fn
 	o.fn, o.nr, o.Requires = nil, 0, false
 	if fn != nil {
 		p.dropNode(fn)
 	}
+	return true
 }

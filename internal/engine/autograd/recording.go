@@ -20,8 +20,9 @@ type recording struct {
 	live, hostLive tensor.Bytes // in blocks on the device and on the host
 
 	names  names
-	nextID int32      // of a block on the device
-	births []*storage // of blocks, by number from 1, since Watch was called
+	nextID int32          // of a block on the device
+	births []*storage     // of blocks, by number from 1, since Watch was called
+	sizes  []tensor.Bytes // room of RoundBetween
 
 	Step     int32
 	saved    account     // of the graph

@@ -47,16 +47,25 @@ type Round struct {
 
 // RoundBetween is what was recorded from one moment to the next; before is when the round
 // before it began, or the zero moment. It returns nil if the round frees blocks that are
-// older, or does something in host memory.
-func (p *Player) RoundBetween(before, from, to Moment) *Round {
+// older, or does something in host memory. The round is written over one that is used no
+// more, if there is one.
+func (p *Player) RoundBetween(before, from, to Moment, over *Round) *Round {
 	if from.host != to.host {
 		return nil
 	}
+	if over == nil {
+		over = &Round{}
+	}
 	events := p.tr.Events[before.events:to.events]
-	sizes := make([]tensor.Bytes, to.block-before.block)
+	sizes := slices.Grow(p.sizes[:0], int(to.block-before.block))[:to.block-before.block]
+	p.sizes = sizes
 	gone := make([]bool, len(sizes))
 	begin := from.events - before.events
-	r := &Round{events: slices.Clone(events[begin:]), grown: to.live - from.live}
+	r := over
+	*r = Round{
+		events: append(r.events[:0], events[begin:]...), categories: append(r.categories[:0], p.tr.Categories[from.block+1:to.block+1]...), grown: to.live - from.live,
+		left: r.left[:0], taken: r.taken[:0], kernels: r.kernels[:0], convs: r.convs[:0], spaces: r.spaces[:0], products: r.products[:0],
+	}
 	for i := range events {
 		switch e := &events[i]; {
 		case e.Kind == trace.Alloc:
@@ -87,12 +96,12 @@ func (p *Player) RoundBetween(before, from, to Moment) *Round {
 			e.ID = int32(-1 - k)
 		}
 	}
-	r.categories = slices.Clone(p.tr.Categories[from.block+1 : to.block+1])
 	for id := from.block + 1; id <= to.block; id++ {
 		if !gone[id-before.block-1] {
 			r.left = append(r.left, id-from.block)
 		}
 	}
+	r.kernels = slices.Grow(r.kernels, to.kernels-from.kernels)
 	for _, k := range p.kernels[from.kernels:to.kernels] {
 		k.At, k.Event.Step = k.At-from.events, 0
 		r.kernels = append(r.kernels, k)
@@ -179,6 +188,7 @@ func (p *Player) Again(r *Rounds, played int, last Moment, n int) bool {
 	}
 	tr, w := p.tr, &p.workspaces
 	tr.Events = slices.Grow(tr.Events, n*len(now.events))
+	p.kernels = slices.Grow(p.kernels, n*len(now.kernels))
 	for range n {
 		at, base := len(tr.Events), p.nextID
 		for i := range now.events {

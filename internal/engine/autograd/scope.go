@@ -45,7 +45,24 @@ const (
 	ReplicateStream
 	ConvertStream // of what FSDP1 does before it gathers (_pre_unshard_stream)
 	AwayStream    // of OffloadActivations
+	firstPooled   // of those that the pool has beside
 )
+
+// CollectiveStreams are those on which the k-th model of a process that fully_shard was called on gathers parameters
+// and reduces gradients: each takes the next three of a pool of 32 (FSDPCommContext.lazy_init, and
+// kStreamsPerPool of c10/cuda/CUDAStream.cpp).
+func CollectiveStreams(k int) (gather, reduce int16) {
+	pooled := func(n int) int16 {
+		switch n %= 32; n {
+		case 0:
+			return GatherStream
+		case 2:
+			return ReduceStream
+		}
+		return firstPooled + int16(n)
+	}
+	return pooled(3 * k), pooled(3*k + 2)
+}
 
 // Push begins a scope that is as the one around it, and returns that one.
 func (p *Player) Push() Scope { return p.Scope }

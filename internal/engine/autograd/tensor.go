@@ -225,8 +225,13 @@ func (p *Player) MoveInto(t, of *op.Tensor, l tensor.Layout) {
 }
 
 // SetData makes t a tensor over the storage of another, as t.data = ... does: what autograd
-// knows of t, and how often it was modified, stays.
+// knows of t, and how often it was modified, stays. Where the other has another type, or is on
+// another device, the next graph gets an AccumulateGrad node of its own
+// (VariableHooks::set_data in torch/csrc/autograd/variable.cpp). The caller sets t's type.
 func (p *Player) SetData(t, of *op.Tensor, l tensor.Layout) {
+	if t.DType != of.DType || OnHost(t) != OnHost(of) {
+		Of(t).acc = nil
+	}
 	Of(of).st.version = Of(t).st.version
 	p.MoveInto(t, of, l)
 }

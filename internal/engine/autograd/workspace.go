@@ -77,21 +77,30 @@ func (p *Player) EmptyCache() {
 }
 
 // KernelCall is a kernel that ran, and what its events have in common; they are in the
-// trace from At on.
+// trace from At on. Calls of equal kernels in one job share one.
 type KernelCall struct {
-	op.Kernel
+	*op.Kernel
 	At    int
 	Event trace.Event
 }
 
-// kernelBytes is what a KernelCall takes.
-const kernelBytes = 300
+// kernelBytes is what a KernelCall takes, with its share of a list that grows.
+const kernelBytes = 100
 
 // Kernel implements op.Exec.
 func (p *Player) Kernel(k op.Kernel) {
 	if p.onHost {
 		return
 	}
+	own := p.distinct[k]
+	if own == nil {
+		if p.distinct == nil {
+			p.distinct = map[op.Kernel]*op.Kernel{}
+		}
+		first := k // k itself stays off the heap
+		own = &first
+		p.distinct[k] = own
+	}
 	p.Meter.Hold(kernelBytes)
-	p.kernels = append(p.kernels, KernelCall{k, len(p.tr.Events), p.event(trace.Alloc, 0, 0)})
+	p.kernels = append(p.kernels, KernelCall{own, len(p.tr.Events), p.event(trace.Alloc, 0, 0)})
 }

@@ -52,7 +52,7 @@ const (
 
 // NewReducer puts DistributedDataParallel around a model.
 func NewReducer(p *python.Interp, m *python.Module, parallel *program.Parallel) *Reducer {
-	r := &Reducer{p: p, DDP: parallel.DDP, ranks: parallel.Ranks, model: m, index: map[*autograd.Object]int{}, Sync: true, forward: true}
+	r := &Reducer{p: p, DDP: parallel.DDP, ranks: parallel.Copies(), model: m, index: map[*autograd.Object]int{}, Sync: true, forward: true}
 	all := python.Parameters([]*python.Module{m})
 	for _, c := range all {
 		if autograd.Of(c.T).Requires {
@@ -209,12 +209,18 @@ func (r *Reducer) PreForward() {
 	r.p.Pop(outer)
 }
 
+// expect has the backward pass that comes next reduce gradients, whatever the forward pass was under
+// (prepare_for_backward, as a pipeline calls it before its last one).
+func (r *Reducer) expect() {
+	r.expects = true
+	r.reset()
+}
+
 // PostForward is DistributedDataParallel._post_forward.
 func (r *Reducer) PostForward(v python.Value) python.Value {
 	r.forward = r.p.Env().GradMode && r.Sync
 	if r.forward {
-		r.expects = true
-		r.reset()
+		r.expect()
 		if r.FindUnused && !r.Static {
 			r.unused = r.unreached(v)
 		}

@@ -69,7 +69,8 @@ type flatHandle struct {
 	whole  bool       // flat is not over shard
 	skips  bool       // the modules have views of the whole after the forward pass (_skipped_use_sharded_views)
 	phase  shardPhase
-	hooked bool // on the inputs of a module whose parameters are frozen
+	hooked bool   // on the inputs of a module whose parameters are frozen
+	unhook func() // removes the hook from an AccumulateGrad node; nil: there is none
 
 	preIndex, postIndex     int // in flatSharding.pre and post; -1: none
 	needsPre, needsBackward bool

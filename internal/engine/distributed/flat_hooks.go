@@ -66,10 +66,12 @@ func (c *flatSharding) dropGradients() {
 	}
 }
 
-// watch puts the hook that reduces the gradient on the flat parameter's AccumulateGrad node.
+// watch puts the hook that reduces the gradient on the AccumulateGrad node that the flat
+// parameter has now, until a backward pass is over (_register_post_backward_hook): where types
+// differ, each time that the parameters are gathered the node is another.
 func (h *flatHandle) watch() {
-	if o := autograd.Of(h.flat); h.p.Env().GradMode && o.Requires {
-		o.Reduce = func(*autograd.Object) { h.postBackward() }
+	if h.p.Env().GradMode && h.unhook == nil && autograd.Of(h.flat).Requires {
+		h.unhook = h.p.HookAccumulate(h.flat, h.postBackward)
 	}
 }
 
@@ -211,6 +213,10 @@ func (c *flatSharding) finish() {
 			h.reshard(h.freesInBackward())
 		}
 		h.hooked = false
+		if h.unhook != nil {
+			h.unhook()
+			h.unhook = nil
+		}
 		if o := autograd.Of(h.flat); o.Requires && !c.local && h.saved != nil { // prepare_gradient_for_optim
 			o.Grad = autograd.Of(h.saved)
 			h.saved = nil

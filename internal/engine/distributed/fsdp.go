@@ -39,6 +39,8 @@ type sharding struct {
 	p *python.Interp
 	*program.FSDP
 	ranks     int64                             // that divide the parameters: of HSDP those of a group
+	gathering int16                             // the stream of all-gathers
+	reducing  int16                             // and of reduce-scatters
 	inference bool                              // the job runs under torch.inference_mode
 	meta      map[*python.Cell]*shardParam      // parameters on the meta device
 	held      []*python.Cell                    // whose whole values live until all calls are done
@@ -53,6 +55,8 @@ type sharding struct {
 	replaced    []*op.Tensor  // parts that are no longer those of their parameters
 	queued      bool          // the final callback of this backward pass
 	local       bool          // gradients are not reduced: set_requires_gradient_sync(False)
+	keeps       bool          // backward passes leave parameters gathered: set_reshard_after_backward(False)
+	notLast     bool          // another backward pass is to come: set_is_last_backward(False)
 }
 
 // shardState is FSDPState: a module that fully_shard was called on, or several.
@@ -84,9 +88,10 @@ type shardGroup struct {
 
 // shardParam is FSDPParam.
 type shardParam struct {
-	cell *python.Cell
-	size tensor.Dims // of the whole parameter
-	part int64       // elements of a rank's part, with padding
+	cell     *python.Cell
+	size     tensor.Dims          // of the parameter that is divided: with tensor parallelism itself a part
+	part     int64                // elements of a rank's part, with padding
+	gradient python.GradPlacement // of the gradient of the gathered parameter, if that is a DTensor
 
 	output *op.Tensor // of the all-gather, flat; its memory comes and goes
 	whole  *op.Tensor // the parameter over it, which autograd knows
@@ -94,11 +99,12 @@ type shardParam struct {
 	sum    *op.Tensor // gradients that were not reduced, in the type of reductions
 }
 
-// Shard calls fully_shard on modules of a model, inner ones first, and on
+// Shard calls fully_shard on modules of the k-th model, inner ones first, and on
 // the model, all of which lies in host memory before.
-func Shard(p *python.Interp, root *python.Module, j *program.Job) {
+func Shard(p *python.Interp, root *python.Module, j *program.Job, k int) {
 	s := j.Parallel.FSDP
 	c := &sharding{p: p, FSDP: s, ranks: s.Shards, inference: j.Inference == "inference_mode", meta: map[*python.Cell]*shardParam{}, shared: map[*python.Cell][]*python.Module{}, whole: map[*python.Cell]*op.Tensor{}}
+	c.gathering, c.reducing = autograd.CollectiveStreams(k)
 	python.EachParameter(root, func(m *python.Module, i int) {
 		if x := m.Params[i]; !slices.Contains(c.shared[x], m) {
 			c.shared[x] = append(c.shared[x], m)
@@ -107,7 +113,7 @@ func Shard(p *python.Interp, root *python.Module, j *program.Job) {
 	for _, path := range s.Held {
 		c.held = append(c.held, cellAt(root, path))
 	}
-	for _, u := range s.Units {
+	for _, u := range s.Of(root.Class) {
 		var modules []*python.Module
 		for _, path := range u.Modules {
 			modules = append(modules, moduleAt(root, path))
@@ -159,6 +165,9 @@ func (c *sharding) toEmpty(m *python.Module) {
 	p.Layer = m.Layer
 	for _, x := range m.Params {
 		if x.T == nil {
+			if !c.Offload { // empty_like of a DTensor, whose placement is inferred
+				startFakes(p)
+			}
 			c.divide(c.meta[x])
 		}
 	}
@@ -180,7 +189,11 @@ func (c *sharding) collectStates(m *python.Module) {
 
 // stateOf returns the state of a module that fully_shard was called on, nil of others.
 func stateOf(m *python.Module) *shardState {
-	switch h := m.Hooks.(type) {
+	hooks := m.Hooks
+	if a, is := hooks.(*around); is {
+		hooks = a.ForwardHooks
+	}
+	switch h := hooks.(type) {
 	case *shardState:
 		return h
 	case *oneOfSeveral:
@@ -197,6 +210,23 @@ func SetSync(m *python.Module, sync bool) {
 	}
 	if s := stateOf(m); s != nil {
 		s.local = !sync
+	}
+}
+
+// beginMicrobatch is what a stage of a pipeline says before each backward pass: gradients stay with the process, and
+// parameters as they are (backward_maybe_with_nosync of torch/distributed/pipelining/stage.py).
+func (c *sharding) beginMicrobatch() { c.local, c.keeps, c.notLast = true, true, true }
+
+// endMicrobatches is what a stage does after its last backward pass, outside of it.
+func (c *sharding) endMicrobatches() {
+	c.local, c.keeps, c.notLast = false, false, false
+	for _, s := range c.states {
+		if s.group != nil {
+			outer := c.p.Push()
+			c.p.Layer = s.module.Layer
+			s.group.postBackward(c.p)
+			c.p.Pop(outer)
+		}
 	}
 }
 
@@ -232,10 +262,14 @@ func (c *sharding) shard(of []*python.Module, reshard int64) {
 		modules = managed(m, true, modules)
 	}
 	for _, m := range of {
-		m.Hooks = state
+		var h python.ForwardHooks = state
 		if len(of) > 1 {
-			m.Hooks = &oneOfSeveral{state, m, of}
+			h = &oneOfSeveral{state, m, of}
 		}
+		if m.Hooks != nil {
+			h = &around{h, m.Hooks.(*parallelized)}
+		}
+		m.Hooks = h
 	}
 	seen := map[*python.Cell]bool{}
 	each := func(f func(c *python.Cell, grad bool)) {
@@ -339,7 +373,7 @@ func (c *sharding) untie(x *python.Cell, modules []*python.Module) bool {
 // divide leaves a rank's part of a parameter (FSDPParam._init_sharded_param).
 func (c *sharding) divide(x *shardParam) {
 	p := c.p
-	size, d := tensor.D(x.cell.Decl.Size...), x.cell.Decl.DType
+	size, d := x.cell.Size(), x.cell.Decl.DType
 	if t := x.cell.T; t != nil {
 		size, d = t.Size, t.DType
 	}
@@ -361,4 +395,10 @@ func (c *sharding) divide(x *shardParam) {
 	}
 	autograd.Of(local).Param = true
 	x.cell.T, x.cell.Divided, x.part = local, true, local.Numel()
+	if x.gradient = x.cell.Gradient; x.gradient != python.GradTensor { // those of the parts lie as these
+		x.cell.Gradient = python.GradReplicate
+		if x.cell.Part.Len() > 0 {
+			x.cell.Gradient = python.GradShard
+		}
+	}
 }

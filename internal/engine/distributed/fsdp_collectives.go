@@ -41,7 +41,7 @@ func (g *shardGroup) unshard(p *python.Interp) {
 		return
 	}
 	p.Labelled("FSDP::all_gather", g.module.Layer, func() {
-		p.OnStream(autograd.GatherStream, func() {
+		p.OnStream(g.gathering, func() {
 			d, world := g.gathers(), g.world()
 			var n int64
 			var inputs []*op.Tensor
@@ -131,6 +131,7 @@ func (g *shardGroup) toUnsharded(p *python.Interp) {
 			x.whole = p.Alias(x.output, tensor.Contiguous(x.size), g.gathers())
 			o := autograd.Of(x.whole)
 			o.Requires, o.Param, o.Inference = !x.cell.Frozen, true, g.inference
+			o.Wrapped = x.gradient != python.GradTensor
 		}
 		x.cell.Whole = x.whole
 		p.Drop(x.after)

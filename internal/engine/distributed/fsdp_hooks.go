@@ -62,6 +62,24 @@ func (h *oneOfSeveral) PostForward(v python.Value) python.Value {
 	return h.shardState.PostForward(v)
 }
 
+// around are the hooks of a module that parallelize_module was applied to before fully_shard.
+type around struct {
+	python.ForwardHooks
+	inner *parallelized
+}
+
+// PreForward implements python.ForwardHooks. What fully_shard's hook returned is a local name of
+// Module._call_impl, args_kwargs_result, which the other one's does not take.
+func (h *around) PreForward(args []python.Value, names []string) []python.Value {
+	result := h.ForwardHooks.PreForward(args, names)
+	return append(h.inner.PreForward(result, names), result...)
+}
+
+// PostForward implements python.ForwardHooks.
+func (h *around) PostForward(v python.Value) python.Value {
+	return h.ForwardHooks.PostForward(h.inner.PostForward(v))
+}
+
 // castAll converts the floating tensors among values, in their places.
 func castAll(p *python.Interp, vs []python.Value, d tensor.DType) {
 	for i, v := range vs {
@@ -72,10 +90,24 @@ func castAll(p *python.Interp, vs []python.Value, d tensor.DType) {
 			p.LetGo(v)
 			vs[i] = python.Value{List: l}
 		case v.T != nil && v.T.DType.IsFloating() && v.T.DType != d:
-			vs[i] = python.Value{T: p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: d}, v.T)}
+			vs[i] = python.Value{T: cast(p, v.T, d)}
 			p.LetGo(v)
 		}
 	}
+}
+
+// cast converts a tensor, which may be a DTensor.
+func cast(p *python.Interp, t *op.Tensor, d tensor.DType) *op.Tensor {
+	outer := p.Push()
+	p.Wraps = autograd.Of(t).Spread != nil
+	p.Instead = nil
+	if p.Wraps {
+		p.Env().TorchDispatch, p.Instead = true, map[*op.Op]*op.Op{aten.ToCopy: toCopy(p)}
+	}
+	out := p.Do1(aten.ToCopy, &aten.ToCopyArgs{DType: d}, t)
+	p.Pop(outer)
+	autograd.Of(out).Spread = autograd.Of(t).Spread
+	return out
 }
 
 // PostForward is FSDPState._post_forward.
@@ -164,7 +196,9 @@ func (g *shardGroup) watchInputs(p *python.Interp, args []python.Value) {
 				if n == nil {
 					n = p.NewPassage(postBackwardRow, g)
 				}
-				vs[i] = python.Value{T: p.Through(n, v.T)}
+				t := p.Through(n, v.T)
+				autograd.Of(t).Spread = autograd.Of(v.T).Spread
+				vs[i] = python.Value{T: t}
 				p.LetGo(v)
 			}
 		}
@@ -218,15 +252,24 @@ func (c *sharding) finish(p *python.Interp) {
 			p.Pop(outer)
 		}
 		s.phase = shardIdle
+		if s.group != nil {
+			s.group.phase = shardIdle
+		}
+		if c.notLast {
+			continue
+		}
 		clear(s.torun) // of modules that did not run
 		if g := s.group; g != nil {
-			g.phase = shardIdle
 			p.Drop(g.replicated)
 			p.Drop(g.result) // an all-gather that was not waited for
 			g.replicated, g.result, g.indices = nil, nil, g.indices[:0]
 		}
 	}
+	c.queued = false
+	if c.notLast {
+		return
+	}
 	c.order = c.order[:0]
 	p.Drop(c.reduced)
-	c.reduced, c.queued = nil, false
+	c.reduced = nil
 }

@@ -20,7 +20,7 @@ func (g *shardGroup) postBackward(p *python.Interp) {
 		}
 	}
 	if g.local {
-		g.free(p)
+		g.freeAfterBackward(p)
 		g.convertSums(p)
 		return
 	}
@@ -34,16 +34,35 @@ func (g *shardGroup) postBackward(p *python.Interp) {
 			autograd.Of(x.whole).Grad = nil
 		}
 		if t != nil {
-			params, grads = append(params, x), append(grads, t)
+			params, grads = append(params, x), append(grads, x.placed(p, t))
 		}
 	}
-	g.free(p)
+	g.freeAfterBackward(p)
 	if len(grads) == 0 {
 		return
 	}
 	p.Drop(g.reduced, g.replicated)
 	g.reduced, g.replicated = nil, nil
 	p.Labelled("FSDP::post_backward_reduce", g.module.Layer, func() { g.reduced = g.reduce(p, params, grads) })
+}
+
+// placed makes a gradient, which is given up, lie as its parameter does
+// (FSDPParam._get_grad_inner_tensor).
+func (x *shardParam) placed(p *python.Interp, t *op.Tensor) *op.Tensor {
+	if x.gradient != python.GradPartial && (x.gradient != python.GradReplicate || x.cell.Part.Len() == 0) {
+		return t
+	}
+	p.Layer = x.cell.Layer
+	out := p.New(tensor.Contiguous(x.size), t.DType) // the sum over the ranks, or its rows of all
+	p.Drop(t)
+	return out
+}
+
+// freeAfterBackward is FSDPParamGroup.reshard after the backward pass.
+func (g *shardGroup) freeAfterBackward(p *python.Interp) {
+	if !g.keeps {
+		g.free(p)
+	}
 }
 
 // takeGrad gives up the gradient of a gathered parameter.
@@ -103,8 +122,8 @@ func (g *shardGroup) reduce(p *python.Interp, params []*shardParam, grads []*op.
 		p.Drop(grads[i])
 	}
 	var output *op.Tensor
-	p.OnStream(autograd.ReduceStream, func() { output = p.New(tensor.Contiguous(tensor.D(total)), to) })
-	stream := autograd.ReduceStream
+	p.OnStream(g.reducing, func() { output = p.New(tensor.Contiguous(tensor.D(total)), to) })
+	stream := g.reducing
 	if g.Replicas > 1 {
 		stream, g.replicated = autograd.ReplicateStream, p.Keep(output)
 	}

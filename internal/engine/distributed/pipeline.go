@@ -1,6 +1,8 @@
 package distributed
 
 import (
+	"fmt"
+
 	"github.com/memplan/memplan/internal/aten"
 	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/engine/python"
@@ -31,6 +33,8 @@ type stage struct {
 	*Pipeline
 	index    int
 	module   *python.Module
+	reducer  *Reducer       // DistributedDataParallel around the module; nil: it is not
+	left     int            // backward passes that are to come in this step
 	received [][]*op.Tensor // args_recv_info: by microbatch, what the stage before sends
 	returned [][]*op.Tensor // grad_recv_info: the gradients that the next stage sends
 	forward  map[int]pass   // fwd_cache
@@ -40,11 +44,12 @@ type stage struct {
 // pass is a forward pass whose backward pass is to come.
 type pass struct{ outputs, inputs []*op.Tensor }
 
-// NewPipeline makes a PipelineStage of each module and the schedule.
-func NewPipeline(p *python.Interp, job *program.Job, modules []*python.Module, aux *python.Module) *Pipeline {
+// NewPipeline makes a PipelineStage of each module, around which there may be DistributedDataParallel, and the
+// schedule.
+func NewPipeline(p *python.Interp, job *program.Job, modules []*python.Module, reducers []*Reducer, aux *python.Module) *Pipeline {
 	s := &Pipeline{p: p, job: job, pl: job.Parallel.Pipeline, aux: aux}
 	for k, index := range s.pl.Own() {
-		s.stages = append(s.stages, &stage{Pipeline: s, index: index, module: modules[k], forward: map[int]pass{}})
+		s.stages = append(s.stages, &stage{Pipeline: s, index: index, module: modules[k], reducer: reducers[k], forward: map[int]pass{}})
 	}
 	return s
 }
@@ -55,6 +60,7 @@ func (s *Pipeline) Step(inputs []*op.Tensor, target *op.Tensor) []python.Value {
 	p := s.p
 	for _, st := range s.stages {
 		st.clear()
+		st.left = int(s.pl.Microbatches)
 	}
 	chunks := make([][]*op.Tensor, len(inputs))
 	for i, t := range inputs {
@@ -98,6 +104,12 @@ func (s *Pipeline) Step(inputs []*op.Tensor, target *op.Tensor) []python.Value {
 
 func (s *stage) first() bool { return s.index == 0 }
 func (s *stage) last() bool  { return s.index == len(s.pl.Stages)-1 }
+
+// fail reports an error of the stage, at the place where the spec has it begin.
+func (s *stage) fail(format string, args ...any) {
+	at := &s.pl.Stages[s.index]
+	panic(&program.Error{File: at.File, Line: at.Line, Column: at.Column, Msg: fmt.Sprintf("parallel.pp: "+format, args...)})
+}
 
 // clear is clear_runtime_states: what the step before left is freed.
 func (s *stage) clear() {
@@ -148,7 +160,15 @@ func (s *stage) call(args ...*op.Tensor) python.Value {
 	for i, t := range args {
 		values[i] = p.Hold(python.Value{T: t})
 	}
-	return s.lower(func() python.Value { return p.CallModule(s.module, nil, values) })
+	r := s.reducer
+	if r == nil {
+		return s.lower(func() python.Value { return p.CallModule(s.module, nil, values) })
+	}
+	held := p.HoldAll(values)
+	r.PreForward()
+	v := r.PostForward(s.lower(func() python.Value { return p.CallModule(s.module, nil, values) }))
+	p.LetGoAll(held)
+	return v
 }
 
 // lower runs f as a function that torch.autocast decorates.
@@ -170,12 +190,12 @@ func (s *stage) tensors(v python.Value) []*op.Tensor {
 	}
 	next := s.index + 1
 	if sent := next < len(s.pl.Stages); sent && (len(items) != s.pl.Stages[next].Received || v.List != nil && len(items) == 1) {
-		s.p.Fail("stage %d would send a list or tuple to the next one; what is computed before a split and used after it must be tensors", s.index)
+		s.fail("stage %d would send a list or tuple to the next one; what is computed before a split and used after it must be tensors", s.index)
 	}
 	var out []*op.Tensor
 	for _, it := range items {
 		if it.T == nil {
-			s.p.Fail("stage %d returns what is no tensor; PipelineStage takes a tensor or a tuple of tensors", s.index)
+			s.fail("stage %d returns what is no tensor; PipelineStage takes a tensor or a tuple of tensors", s.index)
 		}
 		out = append(out, it.T)
 	}
@@ -193,7 +213,7 @@ func (s *stage) initialize(inputs []*op.Tensor) {
 		for i := range all {
 			for _, b := range of {
 				if grad && !b.DType.IsFloating() {
-					p.Fail("a stage gets a tensor of %v from the one before it: its buffer would require a gradient, which PyTorch refuses; compute it in each stage, or make it an input of the batch", b.DType)
+					s.fail("a stage gets a tensor of %v from the one before it: its buffer would require a gradient, which PyTorch refuses; compute it in each stage, or make it an input of the batch", b.DType)
 				}
 				t := p.LeafOf(c, b.DType, grad, tensor.Contiguous(b.Size))
 				all[i] = append(all[i], t)
@@ -243,7 +263,7 @@ func (s *stage) inferShapes(inputs []*op.Tensor) []program.Boundary {
 	outs := boundaries(s.tensors(out))
 	for _, b := range outs { // Tensor.to("meta") makes it so
 		if !b.IsDense() {
-			p.Fail("stage %d returns a tensor of shape %v with strides %v, which has gaps; PyTorch refuses this (Stage %d forward outputs: value has a stride mismatch); return x.contiguous()", s.index, b.Size, b.Stride, s.index)
+			s.fail("stage %d returns a tensor of shape %v with strides %v, which has gaps; PyTorch refuses this (Stage %d forward outputs: value has a stride mismatch); return x.contiguous()", s.index, b.Size, b.Stride, s.index)
 		}
 	}
 	if !s.last() {
@@ -318,6 +338,14 @@ func (s *stage) backwardOne(i int) {
 	p := s.p
 	f := s.forward[i]
 	delete(s.forward, i)
+	s.left--
+	sharded := stateOf(s.module)
+	switch {
+	case sharded != nil:
+		sharded.beginMicrobatch()
+	case s.reducer != nil && s.left == 0:
+		s.reducer.expect()
+	}
 	if s.last() {
 		p.Backward(s.losses[i].T, nil, false)
 	} else {
@@ -328,18 +356,23 @@ func (s *stage) backwardOne(i int) {
 			}
 		}
 		if len(roots) == 0 {
-			p.Fail("no result of the stage requires a gradient")
+			s.fail("no result of the stage requires a gradient")
 		}
 		p.RunBackward(roots, grads, false)
 	}
+	if sharded != nil && s.left == 0 {
+		sharded.endMicrobatches()
+	}
 	for _, t := range s.received[i] {
 		if autograd.Of(t).Grad == nil {
-			p.Fail("a tensor that the stage gets from the one before it has no gradient to send back, which PyTorch refuses")
+			s.fail("a tensor that the stage gets from the one before it has no gradient to send back, which PyTorch refuses")
 		}
 	}
 	if s.last() {
 		for _, t := range f.outputs {
-			p.DetachInPlace(t)
+			if !p.DetachInPlace(t) {
+				s.fail("PyTorch refuses this: can't detach views in-place; the last stage of a pipeline returns a view, such as what view, transpose or Linear with a bias of an input of 3 dimensions give")
+			}
 		}
 	}
 	for _, t := range f.outputs {

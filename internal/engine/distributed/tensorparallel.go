@@ -23,17 +23,16 @@ type parallelized struct {
 	p     *python.Interp
 	ranks int64
 	program.Style
-	table   bool
-	mask    *op.Tensor // of rows that other ranks have, until their part is added
-	started *bool      // a fake tensor was made on the device, of all modules
+	table bool
+	mask  *op.Tensor // of rows that other ranks have, until their part is added
 }
 
 // Parallelize applies parallelize_module to modules of a model, which is on the
 // device.
 func Parallelize(p *python.Interp, root *python.Module, j *program.Parallel) {
-	seeded, started := false, false
+	seeded := false
 	if j.TP.Loss {
-		p.OfSpread = lossRows(p, (&parallelized{p: p, started: &started}).toCopy())
+		p.OfSpread = lossRows(p, toCopy(p))
 	}
 	for _, x := range j.TP.Modules {
 		m := root
@@ -42,7 +41,7 @@ func Parallelize(p *python.Interp, root *python.Module, j *program.Parallel) {
 			path = path[min(len(path), len(m.Class.Children[i].Path)+1):]
 			m = m.Children[i]
 		}
-		h := &parallelized{p: p, ranks: j.Ranks, Style: x.Style, table: m.Class.Is().Table, started: &started}
+		h := &parallelized{p: p, ranks: j.TP.Ranks, Style: x.Style, table: m.Class.Is().Table}
 		m.Hooks = h
 		outer := p.Push()
 		p.Layer = m.Layer
@@ -70,13 +69,18 @@ func (h *parallelized) distribute(m *python.Module) {
 	var whole []*op.Tensor
 	for _, c := range m.Params {
 		dim, divided := h.Divides(c.Decl.Name, h.table)
-		c.Part, c.Gradient = divided, h.gradient(divided)
-		if !divided {
+		c.Gradient = h.gradient(divided)
+		if divided {
+			c.Part = program.Redistributed(c.Size(), program.Placement{}, program.Placement{Shard: true, Dim: dim}, h.ranks)
+		}
+		switch {
+		case c.T == nil: // on the meta device
+			continue
+		case !divided:
 			autograd.Of(c.T).Wrapped = true
 			continue
 		}
-		t := c.T
-		l := tensor.Contiguous(program.Redistributed(t.Size, program.Placement{}, program.Placement{Shard: true, Dim: dim}, h.ranks))
+		t, l := c.T, tensor.Contiguous(c.Part)
 		var chunks []*op.Tensor
 		for dim != 0 && int64(len(chunks)) < h.ranks { // they are scattered, and must be contiguous
 			chunks = append(chunks, p.New(l, t.DType))
@@ -134,7 +138,7 @@ func (h *parallelized) PreForward(args []python.Value, _ []string) []python.Valu
 	}
 	p.Drop(out[0].T)
 	out[0] = python.Value{T: y}
-	p.Instead = map[*op.Op]*op.Op{aten.ToCopy: h.toCopy()}
+	p.Instead = map[*op.Op]*op.Op{aten.ToCopy: toCopy(p)}
 	if h.Name == program.Rowwise {
 		p.Instead[aten.Addmm], p.Instead[aten.Add], p.Instead[aten.Embedding] = biased(aten.Addmm, 0), biased(aten.Add, 1), h.embedding()
 	}
@@ -334,28 +338,28 @@ func reduceScatter(c *op.Call, t *op.Tensor, dim int, ranks int64) *op.Tensor {
 
 // toCopy converts a DTensor. The first conversion that names the device, as derivatives
 // do, makes a fake tensor on it to infer a placement.
-func (h *parallelized) toCopy() *op.Op {
+func toCopy(p *python.Interp) *op.Op {
 	row := *aten.ToCopy
 	row.Steps = true
 	row.Run = func(c *op.Call) {
 		if c.Args.(*aten.ToCopyArgs).Device {
-			h.fakes(c)
+			startFakes(p)
 		}
 		aten.ToCopy.Run(c)
 	}
 	row.Grad = func(b *op.Back) {
-		h.fakes(&b.Call)
+		startFakes(p)
 		aten.ToCopy.Grad(b)
 	}
 	return &row
 }
 
-// fakes is what happens before the first fake tensor is made on the device: a tensor of one
+// startFakes is what happens before the first fake tensor is made on the device: a tensor of one
 // element is made (init_gpu_context in torch/_subclasses/fake_tensor.py).
-func (h *parallelized) fakes(c *op.Call) {
-	if !*h.started && !h.p.Env().Torch.Has(torchver.FakesStartNothing) {
-		*h.started = true
-		c.Drop(c.NewShape(tensor.Float32, 1))
+func startFakes(p *python.Interp) {
+	if !p.Fakes && !p.Env().Torch.Has(torchver.FakesStartNothing) {
+		p.Fakes = true
+		p.Drop(p.New(tensor.Contiguous(tensor.D(1)), tensor.Float32))
 	}
 }
 

@@ -24,6 +24,7 @@ type Interp struct {
 	// function in the place of one of PyTorch's.
 	Functions map[*op.Op]*op.Op
 	trail     trail // what a checkpoint under way owns
+	Fakes     bool  // a fake tensor was made on the device (torch._subclasses.FakeTensor)
 	maxTable  bool  // of 4-bit weights' maxima was made
 	frames    slab.Pool[Frame]
 	slots     slab.Arena[Value]

@@ -32,7 +32,8 @@ type Module struct {
 // were given, such as those of fully_shard.
 type ForwardHooks interface {
 	// PreForward returns what goes into forward in the place of the arguments, which have
-	// these keywords, "" or none where they stand by their position; it is the caller's.
+	// these keywords, "" or none where they stand by their position, and after those what
+	// lives as long as the call; both are the caller's.
 	PreForward(args []Value, names []string) []Value
 	// PostForward returns what the call does, and takes over what forward returned.
 	PostForward(v Value) Value
@@ -56,7 +57,7 @@ type Cell struct {
 
 	device *op.Tensor // the copy on the device, while t is on the CPU
 
-	Part     bool          // t is this rank's part of it, with which the module computes
+	Part     tensor.Dims   // of tensor parallelism: size of this rank's part of it, with which the module computes; no dimensions: it has the whole
 	Gradient GradPlacement // of tensor parallelism
 
 	Divided bool       // t is this rank's part of it
@@ -77,7 +78,15 @@ const (
 // Redistributes reports whether the gradient does not lie as the parameter does, for
 // which an optimizer's functions change its placement.
 func (c *Cell) Redistributes() bool {
-	return c.Gradient == GradPartial || c.Gradient == GradReplicate && c.Part
+	return c.Gradient == GradPartial || c.Gradient == GradReplicate && c.Part.Len() > 0
+}
+
+// Size is that of the parameter as its module computes with it.
+func (c *Cell) Size() tensor.Dims {
+	if c.Part.Len() > 0 {
+		return c.Part
+	}
+	return tensor.D(c.Decl.Size...)
 }
 
 // Leaf allocates a tensor that no operator made: an input, a parameter.

@@ -494,7 +494,7 @@ func (p *Interp) CallModule(m *Module, forward *program.Func, args []Value) Valu
 			fr.held = append(fr.held, passed...)
 		}
 	}
-	for i, a := range passed {
+	for i, a := range passed[:len(args)] {
 		fr.Slots[i] = p.Hold(a)
 	}
 	done := p.onload(m)

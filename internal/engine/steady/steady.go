@@ -216,8 +216,10 @@ func (h *History) Add(n int64) {
 
 // take follows the events of a step from begin on and writes them to a text, if there is one.
 func (l *lives) take(events []trace.Event, begin int, number int32, text *fingerprint) {
-	blocks := (len(events) - begin) / 2 // most are freed, too
-	l.birth, l.gone = slices.Grow(l.birth, blocks), slices.Grow(l.gone, blocks)
+	if blocks := (len(events) - begin) / 2; cap(l.birth)-len(l.birth) < blocks { // most are freed, too
+		blocks = max(blocks, 2*len(l.birth)) // and the next steps are about as long
+		l.birth, l.gone = slices.Grow(l.birth, blocks), slices.Grow(l.gone, blocks)
+	}
 	for i := begin; i < len(events); i++ {
 		switch e := &events[i]; e.Kind {
 		case trace.Alloc:

@@ -57,10 +57,6 @@ import (
 //	neftune      given by the loader: noise is added to the embeddings
 const Folder = spec.HFFolder
 
-// shared are the files of blocks that all types share; hf/heads has those of
-// tasks, hf/vision those of images and sound, hf/kernels, hf/liger and hf/cce those of other libraries, hf/mixers the layers that call them.
-var shared = []string{"hf/common", "hf/heads", "hf/vision", "hf/mixers", "hf/kernels", "hf/liger", "hf/cce"}
-
 // Own lists the params of such presets that are theirs to say, not a
 // configuration's or the user's.
 var Own = []string{"tasks", "base", "precision", "precisions", "samples", "weights_dtype", "keep_in_fp32", "unpacked", "positions", "unsupported", "left_out", "grouped_mm", "multiprocessors", "inference", "norm_dtype", "reentrant", "input_grads", "labelled", "num_items", "layer_norms", "accepts_num_items", "loss_chunk", "loss_tokens", "flattened", "several", "sequences", "token_accuracy", "neftune", "own_init", "liger", "cut_cross_entropy", "logits_to_keep", "virtual_tokens", "word_embeddings", "prefix_tokens", "prefix_shape", "prefixed"}
@@ -125,16 +121,11 @@ func (j *Job) Load(m *spec.Model, f *Found) *spec.Spec {
 	h.types(name, preset, given)
 	s := j.read(m, name, preset, given)
 	h.check(s)
+	outer := s
 	s = j.Nested(s)
 	h.deviation(s, given)
 	h.around(s)
-	for _, name := range shared {
-		text, err = j.Preset(name)
-		if err != nil {
-			errs.Failf(called.At, "%v", err)
-		}
-		s.Share(j.read(m, name, text, nil))
-	}
+	h.share(s, outer)
 	h.prompts(s)
 	h.activations(s)
 	h.weights()

@@ -39,7 +39,7 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 	if o := c.Zero.OffloadOptim; o.ToHost() {
 		d.Offload, d.Pinned, d.Contiguous = true, o.Pin.V, true
 		if c.ForceCPU.V && !d.Trainer { // accelerate puts DeepSpeedCPUAdam in its place
-			j.fail(o.At, "offload_optimizer with an optimizer of the job's own, which DeepSpeed refuses unless zero_force_ds_cpu_optimizer is false")
+			c.Fail(j.Spec.Errs, o.At, "offload_optimizer with an optimizer of the job's own, which DeepSpeed refuses unless zero_force_ds_cpu_optimizer is false")
 		}
 	}
 	d.Accum, d.Comm = d.DType, d.DType
@@ -67,10 +67,10 @@ func (j *Job) deepSpeed(s *spec.Parallel) {
 		d.Stage3.Persist = 10 * j.hidden(at, "stage3_param_persistence_threshold")
 	}
 	if d.Stage == 3 && d.Offload {
-		j.fail(c.Zero.OffloadOptim.At, "offload_optimizer is not modelled with stage 3 of ZeRO")
+		c.Fail(j.Spec.Errs, c.Zero.OffloadOptim.At, "offload_optimizer is not modelled with stage 3 of ZeRO")
 	}
 	if o := z.OffloadParam; d.Stage == 3 && o != nil && o.Device.V != "none" {
-		j.fail(o.At, "offload_param is not modelled")
+		c.Fail(j.Spec.Errs, o.At, "offload_param is not modelled")
 	}
 	d.Config = deepSpeedConfig(c, d, j.Batch)
 	if s.Rank.V >= p.Ranks {

@@ -69,8 +69,8 @@ func (j *Job) flat(s *spec.Parallel, f *program.FSDP) {
 		}
 	}
 	for _, o := range job.Optimizers {
-		if len(o.Groups) > 0 && !f.Flat.Orig && !j.Spec.Trainer.OfTransformers() { // whose patterns fit no flat parameter
-			j.fail(s.Version.At, "groups of an optimizer's parameters are not modelled with version 1 of fsdp, whose flat parameters have other names; use_orig_params: true keeps those of the model")
+		if (len(o.Groups) > 0 || len(o.Params) > 0) && !f.Flat.Orig && !j.Spec.Trainer.OfTransformers() { // whose patterns fit no flat parameter
+			j.fail(s.Version.At, "patterns of an optimizer's parameters are not modelled with version 1 of fsdp, whose flat parameters have other names; use_orig_params: true keeps those of the model")
 		}
 	}
 }

@@ -225,6 +225,9 @@ func (j *Job) reshard(given *spec.Value, ranks int64) int64 {
 		case v == 1:
 			return 0
 		case v > 1 && ranks%v == 0:
+			if v != ranks && j.Spec.Parallel.TP.Set {
+				j.fail(given.Span, "resharding to a smaller mesh with tp is not supported, PyTorch says; with tp, reshard_after_forward is true or false")
+			}
 			return v
 		}
 	}

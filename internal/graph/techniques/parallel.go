@@ -84,11 +84,11 @@ func (j *Job) parallelKeys(s *spec.Parallel) {
 	if s.DDP.Set && s.FSDP.Set {
 		j.fail(s.FSDP.At, "ddp and fsdp exclude each other: a model is copied to all processes or divided among them")
 	}
-	if s.TP.Set && (s.DDP.Set || s.FSDP.Set || s.IsDeepSpeed()) {
-		j.fail(s.TP.At, "tp together with ddp, fsdp or deepspeed, on a mesh of two dimensions, is not modelled")
+	if s.TP.Set && (s.DDP.Set || s.FSDP1() || s.IsDeepSpeed()) {
+		j.fail(s.TP.At, "tp together with ddp, deepspeed or version: 1 of fsdp is not modelled; tp together with fsdp, which is FSDP2, is")
 	}
-	if s.PP.Set && (s.DDP.Set || s.FSDP.Set || s.TP.Set || s.IsDeepSpeed()) {
-		j.fail(s.PP.At, "pp together with ddp, fsdp, tp or deepspeed, on a mesh of two dimensions, is not modelled")
+	if s.PP.Set && (s.TP.Set || s.IsDeepSpeed()) {
+		j.fail(s.PP.At, "pp together with tp or deepspeed, on a mesh of two dimensions, is not modelled; with ddp and fsdp it is")
 	}
 	for _, k := range []struct {
 		key, of string

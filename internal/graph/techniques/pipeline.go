@@ -25,7 +25,7 @@ func (j *Job) Pipeline() {
 		return
 	}
 	p := &j.Job.Parallel
-	p.Ranks = s.PP.V
+	p.Ranks = max(p.Ranks, 1) * s.PP.V
 	pl := &program.Pipeline{Schedule: schedules[s.Schedule.V], Microbatches: s.Microbatches.V, Ranks: s.PP.V, Rank: s.Rank.V}
 	j.pipelineGoesWith(s)
 	if s.Rank.V >= s.PP.V {
@@ -35,30 +35,11 @@ func (j *Job) Pipeline() {
 	cut.stepStatements()
 	cut.stages(cut.places())
 	cut.loss()
-	j.own(pl)
+	pl.Whole = j.Job.Models[0]
 	p.Pipeline = pl
+	*j.Job = *j.Job.OfRank(pl.Rank)
 	if v := j.Torch; v != torchver.Recorded {
 		*j.Warnings = append(*j.Warnings, note.OtherPP.New("parallel.pp: torch.distributed.pipelining of PyTorch %v is planned as that of %v", v, torchver.Recorded).Of("parallel.pp"))
-	}
-}
-
-// own puts the stages of the planned rank in the place of the model.
-func (j *Job) own(pl *program.Pipeline) {
-	whole := j.Job.Models[0]
-	j.Job.Models = nil
-	for k, stage := range pl.Own() {
-		m := *whole
-		m.Root = pl.Stages[stage].Class
-		if pl.Loops() {
-			m.Name = fmt.Sprintf("part%d", k)
-		}
-		j.Job.Models = append(j.Job.Models, &m)
-	}
-	for _, o := range j.Job.Optimizers {
-		o.Models = nil
-		for _, m := range j.Job.Models {
-			o.Models = append(o.Models, m.Name)
-		}
 	}
 }
 
@@ -123,6 +104,14 @@ func (j *Job) pipelineGoesWith(s *spec.Parallel) {
 		{"a trainer", j.Spec.Trainer != nil},
 		{"an eval:", job.Eval != nil || j.Spec.Eval != nil},
 		{"a teacher", j.Spec.Teacher != nil},
+		{"fsdp of version 1", s.FSDP1()},
+		{"amp with fsdp", s.FSDP.Set && job.Autocast},
+		{"fsdp with replicate", s.FSDP.Set && s.Replicate.V > 1},
+		{"fsdp with shard_embeddings", s.FSDP.Set && s.Ends.V},
+		{"static_graph of ddp", s.Static.V},
+		{"find_unused_parameters of ddp", s.Unused.V},
+		{"zero", s.ZeRO.Set},
+		{"no_sync, which a schedule decides itself,", s.NoSync.V},
 	} {
 		if x.given {
 			j.fail(s.PP.At, "%s is not modelled with parallel.pp", x.what)
@@ -232,6 +221,7 @@ func (c *cutting) stages(cuts []int) {
 		return false
 	}
 	var received []int
+	c.together()
 	for k, part := range parts {
 		var inputs, sent []int
 		for slot := range f.Params {
@@ -267,6 +257,7 @@ func (c *cutting) stages(cuts []int) {
 		class := c.root.Part(c.ClassName(fmt.Sprintf("Stage%d", k)), withoutDel(part, received, inputs, writes[k]), kept, slices.Concat(received, inputs), sent)
 		c.checkStage(k, class)
 		st := program.Stage{Class: class, Received: len(received)}
+		st.File, st.Line, st.Column = c.begins(k)
 		if k > 0 && len(inputs) > 0 && c.pl.Loops() {
 			c.fail(c.s.PP.At, "stage %d takes %s of the batch, which %s passes to all stages of a rank; this is not modelled", k, f.Slots[inputs[0]], c.pl.Schedule)
 		}
@@ -276,6 +267,41 @@ func (c *cutting) stages(cuts []int) {
 		c.pl.Stages = append(c.pl.Stages, st)
 		received = sent
 	}
+}
+
+// together refuses modules of several stages in one call of fully_shard.
+func (c *cutting) together() {
+	f := c.Job.Job.Parallel.FSDP
+	if f == nil {
+		return
+	}
+	for _, u := range f.Units {
+		for k := range c.kept {
+			has := func(m string) bool {
+				for i, ch := range c.root.Children {
+					if c.kept[k][i] && (m == ch.Path || program.Inside(m, ch.Path)) {
+						return true
+					}
+				}
+				return false
+			}
+			if n := len(slices.DeleteFunc(slices.Clone(u.Modules), has)); n > 0 && n < len(u.Modules) {
+				c.fail(c.s.FSDP.At, "fsdp: %s are sharded together, but lie in several stages", strings.Join(u.Modules, " and "))
+			}
+		}
+	}
+}
+
+// begins is where the file says that a stage begins.
+func (c *cutting) begins(k int) (file string, line, column int) {
+	at := c.s.PP.At
+	if k > 0 {
+		at = c.s.Split[k-1].At
+	}
+	if o := c.Spec.Errs.Origin(at); o.File != "" {
+		return o.File, o.Span.Line, o.Span.Col
+	}
+	return c.Spec.Path, at.Line, at.Col
 }
 
 // slotOf is the slot of the step that is passed for a parameter of forward.

@@ -18,7 +18,7 @@ func (j *Job) tensorParallel(s *spec.Parallel) {
 		j.fail(s.TP.At, "tp of several models is not modelled; this job has %s", spec.Plural(len(j.Models), "model"))
 	}
 	root := j.Job.Models[0].Root
-	p.Ranks, p.TP = s.TP.V, &program.TP{Loss: s.Loss.V}
+	p.Ranks, p.TP = max(p.Ranks, 1)*s.TP.V, &program.TP{Ranks: s.TP.V, Loss: s.Loss.V}
 	paths := root.ModulePaths()
 	styled := map[string]bool{}
 	for _, x := range j.Plan {
@@ -47,8 +47,32 @@ func (j *Job) tensorParallel(s *spec.Parallel) {
 		}
 	})
 	j.tensorParallelGoesWith(s)
+	j.evenly(s)
 	if v := j.Torch; v != torchver.Recorded {
 		*j.Warnings = append(*j.Warnings, note.OtherTP.New("parallel.tp: parallelize_module of PyTorch %v is planned as that of %v", v, torchver.Recorded).Of("parallel.tp"))
+	}
+}
+
+// evenly refuses parameters whose first dimension both tp and fsdp divide, but not without a rest
+// (FSDPParam._init_sharded_param).
+func (j *Job) evenly(s *spec.Parallel) {
+	p := &j.Job.Parallel
+	if p.FSDP == nil {
+		return
+	}
+	parts := p.TP.Ranks * p.FSDP.Shards
+	for _, x := range p.TP.Modules {
+		j.Job.Models[0].Root.Walk(func(path string, c *program.Class) {
+			if path != x.Path {
+				return
+			}
+			for i := range c.Params {
+				param := &c.Params[i]
+				if dim, divided := x.Divides(param.Name, c.Is().Table); divided && dim == 0 && param.Size[0]%parts != 0 {
+					j.fail(s.FSDP.At, "%s has %d rows, which tp and fsdp together do not divide into %d equal parts; PyTorch 2.6 refuses that (FSDP+TP sharding does not support uneven sharding), and it is not modelled of later ones", program.Join(path, param.Name), param.Size[0], parts)
+				}
+			}
+		})
 	}
 }
 
@@ -75,6 +99,7 @@ func (j *Job) tensorParallelGoesWith(s *spec.Parallel) {
 		{"freeze", len(m.Frozen) > 0},
 		{"load", m.Loaded != nil},
 		{"train.ema", job.EMA != nil},
+		{"shard_embeddings", s.Ends.V},
 		{"compile", m.Compiled != nil},
 		{"channels_last", job.ChannelsLast},
 		{"a trainer", j.Spec.Trainer != nil},
