@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-//go:embed *.yaml hf/*.yaml trainers/*.yaml
+//go:embed *.yaml hf/*.yaml megatron/*.yaml trainers/*.yaml
 var files embed.FS
 
 // Default is the preset that memplan estimates when none is named: GPT-2 124M.

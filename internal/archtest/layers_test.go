@@ -19,7 +19,7 @@ var fileLayers = map[string][]string{
 		// the statements of a step and of an evaluation
 		"step before mode closure keep gradsync eval ema",
 		// the job: models of presets and files, optimizers, data, and what changes models
-		"job data trainer loops megatron megatron_pipeline compiled optimizers rates techniques idle check check_blocks answer refused vocabulary deepspeed doc",
+		"job data trainer loops megatron megatron_moe megatron_pipeline compiled optimizers rates techniques idle check check_blocks answer refused vocabulary deepspeed doc",
 	},
 }
 

@@ -1,9 +1,6 @@
 package engine
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/memplan/memplan/internal/engine/distributed"
 	"github.com/memplan/memplan/internal/engine/python"
 	"github.com/memplan/memplan/internal/op"
@@ -25,17 +22,13 @@ func (j *job) makeMegatron() {
 		if m.Shared.Fits(path) {
 			shared += of.Params[k].T.Numel()
 		}
-		cells[of.Params[k]] = distributed.MegatronCell{Cell: of.Params[k], Chunk: m.ChunkOf(path), Tied: m.Tied.Fits(path)}
+		cells[of.Params[k]] = distributed.MegatronCell{Cell: of.Params[k], Chunk: m.ChunkOf(path), Tied: m.Tied.Fits(path), Expert: m.Experts.Fits(path)}
 	})
 	all := make([]distributed.MegatronCell, len(j.opts[0]))
 	for i, c := range j.opts[0] {
 		all[i] = cells[c]
 	}
-	var groups [][]int
-	for _, g := range j.megatronGroups() {
-		groups = append(groups, j.steppers[0].groups[g])
-	}
-	j.megatron = distributed.NewMegatron(j.Interp, m, all, groups, shared)
+	j.megatron = distributed.NewMegatron(j.Interp, m, all, j.steppers[0].groups, shared)
 	j.masters = make([]*optim.Param, len(j.opts[0]))
 	if m.Pipeline != nil {
 		j.stages = distributed.NewMegatronPipeline(j.Interp, m.Pipeline, root, j.aux)
@@ -43,18 +36,6 @@ func (j *job) makeMegatron() {
 		j.stages.Began = j.sumSaved
 		j.stages.Passed, j.stages.Reduce, j.stages.Finalize = j.megatron.Backward, j.megatron.Reduce, j.megatron.Finalize
 	}
-}
-
-// megatronGroups are the numbers of the optimizer's groups in its order: that of their first
-// parameters (_get_param_groups in megatron/core/optimizer/__init__.py).
-func (j *job) megatronGroups() []int {
-	groups := j.steppers[0].groups
-	order := make([]int, len(groups))
-	for g := range order {
-		order[g] = g
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(slices.Min(groups[a]), slices.Min(groups[b])) })
-	return order
 }
 
 // megatronStep is MegatronOptimizer.step.
@@ -67,24 +48,25 @@ func (j *job) megatronStep() {
 		j.megatron.Finalize()
 	}
 	j.megatron.Prepare()
-	var groups []optim.Group
-	for _, g := range j.megatronGroups() {
-		members := j.steppers[0].groups[g]
-		group := optim.Group{Args: o.Args}
-		if len(o.Groups) > 0 {
-			group.Args = o.Groups[g].Args
-		}
-		for _, k := range j.megatron.Stepped(members) {
-			if j.masters[k] == nil {
-				j.masters[k] = &optim.Param{}
+	for n := range j.megatron.Optimizers() {
+		var groups []optim.Group
+		for _, g := range j.megatron.Groups(n) {
+			group := optim.Group{Args: o.Args}
+			if len(o.Groups) > 0 {
+				group.Args = o.Groups[g.Of].Args
 			}
-			j.masters[k].T, j.masters[k].Grad = j.megatron.Steps(k)
-			group.Params = append(group.Params, j.masters[k])
+			for _, k := range g.Members {
+				if j.masters[k] == nil {
+					j.masters[k] = &optim.Param{}
+				}
+				j.masters[k].T, j.masters[k].Grad = j.megatron.Steps(k)
+				group.Params = append(group.Params, j.masters[k])
+			}
+			groups = append(groups, group)
 		}
-		groups = append(groups, group)
+		j.Quiet(func() { o.Row.Step(j, groups) })
+		j.megatron.Copied(n)
 	}
-	j.Quiet(func() { o.Row.Step(j, groups) })
-	j.megatron.Copied()
 	j.Pop(outer)
 	for _, c := range j.opts[0] {
 		j.Changes(c.T)

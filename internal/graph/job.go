@@ -363,6 +363,9 @@ func (el *building) loadPreset(m *spec.Model) *spec.Spec {
 	if s.Model == nil {
 		el.fail(m.Preset.At, "preset %s is a job with several models, and cannot take the place of one model", m.Preset.V)
 	}
+	if m.Preset.V == spec.MegatronPreset {
+		el.shareMegatron(s)
+	}
 	return el.presetOfPreset(s)
 }
 

@@ -21,6 +21,7 @@ func (el *building) megatronLoop(given map[string]any) {
 	given["has_mask"] = !t.Args().Bool("no_create_attention_mask_in_dataloader")
 	checks := !t.Args().Bool("no_check_for_nan_in_loss_and_grad") && !t.Args().Bool("fp16") // which scales the loss
 	given["checks"] = checks
+	given["mixture"] = t.Args().Int("num_experts") > 0
 	a := t.Args()
 	if name := "attention_backend"; a.Text("transformer_impl") == trainer.TransformerEngine && a.Text(name) == "auto" && (a.Bool("bf16") || a.Bool("fp16")) {
 		key := "trainer.megatron." + name
@@ -36,13 +37,18 @@ func (el *building) megatronLoop(given map[string]any) {
 	}
 	if a.Bool("deterministic_mode") {
 		const key = "trainer.megatron.deterministic_mode"
-		el.notModelled = append(el.notModelled, note.Asked.New("%s: what sorts indices in the derivative of the loss, a few numbers for each token", key).Of(key))
+		el.notModelled = append(el.notModelled, note.Asked.New("%s: what sorts indices in the derivative of the loss, a few numbers for each token, and how routers write their choice", key).Of(key))
 	}
+	el.megatronBalance()
 	b := t.MegatronBuffers()
-	m := &program.Megatron{World: b.Ranks * a.Int("tensor_model_parallel_size") * a.Int("pipeline_model_parallel_size"), Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: checks, Bucket: b.Bucket, Align: b.Align, TE: b.TE, Scaler: t.Args().Bool("fp16"), PerToken: a.Bool("calculate_per_token_loss")}
+	m := &program.Megatron{World: b.World, Ranks: b.Ranks, Grads: techniques.DeepSpeedTypes[b.Grads], Distributed: b.Distributed, Accumulation: el.spec.Train.GradAccumulation.V, Fused: b.Fused, Checks: checks, Bucket: b.Bucket, Padded: b.Padded, TE: b.TE, Scaler: t.Args().Bool("fp16"), PerToken: a.Bool("calculate_per_token_loss")}
 	given["per_token"] = m.PerToken
 	if t.Args().Bool("sequence_parallel") && t.Args().Int("tensor_model_parallel_size") > 1 {
 		m.Shared = sharedOfMegatron
+	}
+	m.Grouped = b.TE && a.Int("num_experts") > 0 && a.Bool("moe_grouped_gemm")
+	if m.ExpertRanks = b.ExpertRanks; m.ExpertRanks > 0 {
+		m.Experts = program.Patterns{"*.mlp.experts.*"}
 	}
 	if st := t.MegatronStage(); st != nil {
 		el.megatronStages(m, st)
@@ -52,8 +58,8 @@ func (el *building) megatronLoop(given map[string]any) {
 }
 
 // sharedOfMegatron are patterns of the parameters that every tensor-parallel process has and that
-// see a part of the sequence: norms, and biases of RowParallelLinear.
-var sharedOfMegatron = program.Patterns{"*norm.*", "*linear_proj_bias", "*linear_fc2_bias"}
+// see a part of the sequence: norms, biases of RowParallelLinear and what chooses experts.
+var sharedOfMegatron = program.Patterns{"*norm.*", "*linear_proj_bias", "*mlp.linear_fc2_bias", "*mlp.router.weight"}
 
 // undecayedOfMegatron are patterns of the parameters that Megatron gives no weight decay:
 // biases and what has one dimension (_get_param_groups in megatron/core/optimizer/__init__.py).

@@ -62,6 +62,8 @@ func (el *building) megatronSchedule() {
 			pl.Loss = f
 		case "grad_scale_func":
 			pl.Scale = f
+		case "scale_auxiliary_losses":
+			pl.Auxiliary = f
 		}
 	}
 	losses := slices.Index(step.Slots, "forward_data_store")

@@ -1,6 +1,7 @@
 package graph_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -43,6 +44,28 @@ func TestMegatronArguments(t *testing.T) {
 	} {
 		if got := notes(c.args); strings.Contains(got, c.word) != c.want {
 			t.Errorf("%s: %s is there: %v; got %s", c.args, c.word, !c.want, got)
+		}
+	}
+}
+
+// A stage of a pipeline has experts in its own layers: of eight layers of which the last five
+// have some, on two processes with two virtual stages each.
+func TestMegatronStagesOfExperts(t *testing.T) {
+	const text = "memplan: 1\nmodel: {preset: megatron}\ntrainer: {megatron: {num_layers: 8, hidden_size: 64, num_attention_heads: 4, seq_length: 32, max_position_embeddings: 32, bf16: true, " +
+		"num_experts: 4, moe_layer_freq: '([0]*3+[1]*5)', no_bias_gelu_fusion: true, pipeline_model_parallel_size: 2, num_virtual_stages_per_pipeline_rank: 2, world_size: 2, micro_batch_size: 1, global_batch_size: 4, pipeline_model_parallel_rank: "
+	for rank, want := range []string{"chunks.1.layers.0 chunks.1.layers.1", "chunks.0.layers.1 chunks.1.layers.0 chunks.1.layers.1"} {
+		r, err := build(t, "a.yaml", []byte(text+strconv.Itoa(rank)+"}}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range r.Job.Models[0].Root.ParamPaths() {
+			if layer, ok := strings.CutSuffix(p, ".mlp.router.weight"); ok {
+				got = append(got, layer)
+			}
+		}
+		if got := strings.Join(got, " "); got != want {
+			t.Errorf("rank %d has experts in %s, not %s", rank, got, want)
 		}
 	}
 }

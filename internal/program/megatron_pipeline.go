@@ -32,6 +32,7 @@ type MegatronPipeline struct {
 	Sent         Boundary // what stages send to each other
 	Loss         *Func    // forward_step_calc_loss(loss_mask, output_tensor); nil: another process computes the loss
 	Scale        *Func    // grad_scale_func(loss)
+	Auxiliary    *Func    // what scales auxiliary losses of experts, of a chunk's result or the loss; nil: there are none
 	Inputs       []int    // of the batch: those that a chunk's forward takes, in its order; -1: None
 	Mask         int      // which of Inputs is the attention mask
 	LossMask     int      // the input of the batch that Loss takes

@@ -30,11 +30,10 @@ const (
 func (s *Spec) megatron(a *Arguments) {
 	s.keysOfOthers()
 	s.megatronChecks(a)
+	s.megatronExperts(a)
 	refuse := func(name, what string) { s.Errs.Addf(a.Span(name), "%s: %s is not modelled", name, what) }
-	for _, name := range []string{"context_parallel_size", "expert_model_parallel_size"} {
-		if n := a.Int(name); n > 1 {
-			s.Errs.Addf(a.Span(name), "%s: %d is not modelled; 1 is", name, n)
-		}
+	if name := "context_parallel_size"; a.Int(name) > 1 {
+		s.Errs.Addf(a.Span(name), "%s: %d is not modelled; 1 is", name, a.Int(name))
 	}
 	if a.Text("optimizer") != "adam" {
 		refuse("optimizer", a.Text("optimizer"))
@@ -46,11 +45,7 @@ func (s *Spec) megatron(a *Arguments) {
 		s.Errs.Addf(given.Span, "with trainer: megatron, world_size and its other arguments say how a job is spread over GPUs, not parallel")
 		return
 	}
-	micro, tp, world := a.Int("micro_batch_size"), a.Int("tensor_model_parallel_size"), a.Int("world_size")
-	model := tp * a.Int(pipelineSize) // GPUs that have one copy of the model
-	if !a.Has("world_size") {
-		world = model
-	}
+	micro, model, world := a.Int("micro_batch_size"), a.replica(), a.world()
 	if world%model != 0 {
 		s.Errs.Addf(a.Span("world_size"), "world_size, %d, must be a multiple of the GPUs of one model, %d: tensor_model_parallel_size times %s", world, model, pipelineSize)
 		return
@@ -178,8 +173,17 @@ func (s *Spec) megatronChecks(a *Arguments) {
 	if a.Bool("sequence_parallel") {
 		multiple("seq_length", a.Int("seq_length"), parallel+" with sequence_parallel", tp)
 	}
+	if n := a.Int("num_layers"); n > mostLayers {
+		s.Errs.Addf(a.Span("num_layers"), "num_layers must be at most %d, not %d", mostLayers, n)
+	}
 	if n, most := a.Int("seq_length"), a.Int("max_position_embeddings"); most < n {
 		s.Errs.Addf(a.Span("max_position_embeddings"), "max_position_embeddings, %d, must be at least seq_length, %d", most, n)
+	}
+	if n := a.Int(optimizerInstances); n > 1 {
+		if !a.Bool("use_distributed_optimizer") {
+			s.Errs.Addf(a.Span(optimizerInstances), "%s needs use_distributed_optimizer, Megatron says", optimizerInstances)
+		}
+		multiple("world_size", a.world(), optimizerInstances+" times the GPUs of one model", n*a.replica())
 	}
 	if name := "overlap_param_gather"; a.Bool(name) && !(a.Bool("overlap_grad_reduce") && a.Bool("use_distributed_optimizer")) {
 		s.Errs.Addf(a.Span(name), "%s needs overlap_grad_reduce and use_distributed_optimizer, Megatron says", name)
@@ -255,12 +259,16 @@ func (t *Trainer) MegatronParams() map[string]any {
 	given["create_attention_mask"] = !a.Bool("no_create_attention_mask_in_dataloader")
 	given["padded_vocab_size"] = a.paddedVocabulary()
 	given["core_attention_recompute"] = a.recomputed() == "selective"
+	a.megatronExpertParams(given)
 	if st := t.MegatronStage(); st != nil {
 		layers := make([]any, len(st.Layers))
 		for k, n := range st.Layers {
 			layers[k] = n
 		}
 		given["stage_layers"], given["pre_process"], given["post_process"] = layers, st.First(), st.Last()
+		if all, ok := given["moe_layers"].([]any); ok {
+			given["moe_layers"] = st.of(all)
+		}
 	}
 	given["dtype"] = "float32"
 	for name, dtype := range map[string]string{"bf16": "bfloat16", "fp16": "float16"} {
@@ -288,13 +296,16 @@ func (a *Arguments) paddedVocabulary() int64 {
 	return (n + multiple - 1) / multiple * multiple
 }
 
+// optimizerInstances is how many groups of processes have the distributed optimizer each.
+const optimizerInstances = "num_distributed_optimizer_instances"
+
 // MegatronBuffers is how parameters and gradients lie in buffers.
 type MegatronBuffers struct {
-	Ranks, Bucket, Align int64
-	Distributed          bool
-	TE                   bool   // layers are Transformer Engine's
-	Fused                bool   // by kernels of Transformer Engine or Apex
-	Grads                string // fp32, bf16 or fp16
+	World, Ranks, ExpertRanks, Bucket, Padded int64
+	Distributed                               bool
+	TE                                        bool   // layers are Transformer Engine's
+	Fused                                     bool   // by kernels of Transformer Engine or Apex
+	Grads                                     string // fp32, bf16 or fp16
 }
 
 // megatronBuckets is the least size of a bucket, and that of each data-parallel process
@@ -304,8 +315,8 @@ const megatronBuckets, bucketOfRank = 40000000, 1000000
 // MegatronBuffers are those of the arguments.
 func (t *Trainer) MegatronBuffers() MegatronBuffers {
 	a := &t.Megatron.Arguments
-	model, world := a.Int("tensor_model_parallel_size")*a.Int(pipelineSize), a.Int("world_size")
-	b := MegatronBuffers{Ranks: max(world/model, 1), Distributed: a.Bool("use_distributed_optimizer"), Fused: a.fusedAdam(), TE: a.Text("transformer_impl") == trainer.TransformerEngine, Align: 1, Grads: "fp32"}
+	world := a.world()
+	b := MegatronBuffers{World: world, Ranks: max(world/a.replica(), 1), Distributed: a.Bool("use_distributed_optimizer"), Fused: a.fusedAdam(), TE: a.Text("transformer_impl") == trainer.TransformerEngine, Padded: 1, Grads: "fp32"}
 	switch {
 	case a.Bool("accumulate_allreduce_grads_in_fp32"):
 	case a.Bool("bf16") && a.Bool("grad_reduce_in_bf16"):
@@ -319,11 +330,14 @@ func (t *Trainer) MegatronBuffers() MegatronBuffers {
 			b.Bucket = n
 		}
 	}
-	if b.Distributed {
-		b.Align = lcm(b.Ranks, 128)
-		if a.Bool("ddp_pad_buckets_for_high_nccl_busbw") {
-			b.Align = lcm(b.Align, 1<<16)
-		}
+	if a.Bool("ddp_pad_buckets_for_high_nccl_busbw") {
+		b.Padded = 1 << 16
+	}
+	if ep := a.Int("expert_model_parallel_size"); ep > 1 {
+		b.ExpertRanks = max(world/(ep*a.expertTensor()*a.Int(pipelineSize)), 1)
+	}
+	if n := a.Int(optimizerInstances); b.Distributed && n > 1 {
+		b.Ranks, b.ExpertRanks = max(b.Ranks/n, 1), max(b.ExpertRanks/n, min(b.ExpertRanks, 1))
 	}
 	return b
 }
@@ -368,13 +382,4 @@ func megatronSettings(_, given *Value, key, value string) ([]Setting, bool) {
 		}
 	}
 	return nil, false
-}
-
-// lcm is the least common multiple of two positive numbers.
-func lcm(a, b int64) int64 {
-	x, y := a, b
-	for y != 0 {
-		x, y = y, x%y
-	}
-	return a / x * b
 }

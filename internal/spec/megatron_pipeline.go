@@ -7,6 +7,7 @@ import "strconv"
 type MegatronStage struct {
 	Ranks, Rank int64   // pipeline-parallel processes; the one that is planned
 	Layers      []int64 // of each model chunk of this process; there are several with virtual stages
+	before      []int64 // layers of the model before each of them
 	Group       int64   // microbatches in a row through one chunk
 	Overlap     bool    // overlap_p2p_comm: what is sent and received is waited for later
 	Flush       bool    // overlap_p2p_comm_warmup_flush
@@ -93,6 +94,31 @@ func (a *Arguments) layersOfRank(rank int64) (n, rest int64) {
 	return n, rest
 }
 
+// layersOfChunk is how many layers a model chunk of a pipeline-parallel process has; the
+// chunks of all processes are in the order of the layers (get_transformer_layer_offset in
+// megatron/core/transformer/transformer_layer.py).
+func (a *Arguments) layersOfChunk(rank, chunk int64) int64 {
+	n, _ := a.layersOfRank(rank)
+	n /= a.virtual()
+	if a.Bool(countEmbedding) && rank == 0 && chunk == 0 {
+		n--
+	}
+	if a.Bool(countLoss) && rank == a.Int(pipelineSize)-1 && chunk == a.virtual()-1 {
+		n--
+	}
+	return n
+}
+
+// of is what a list has, of an item for each layer of the model, of the layers of the stage.
+func (s *MegatronStage) of(layers []any) []any {
+	var out []any
+	for k, n := range s.Layers {
+		from := min(max(s.before[k], 0), int64(len(layers)))
+		out = append(out, layers[from:min(from+max(n, 0), int64(len(layers)))]...)
+	}
+	return out
+}
+
 // MegatronStage is the stage of the planned process; nil: it has the whole model.
 func (t *Trainer) MegatronStage() *MegatronStage {
 	if t == nil || t.Megatron == nil || t.Megatron.Table == nil || !t.Megatron.megatronPipelined() {
@@ -100,17 +126,15 @@ func (t *Trainer) MegatronStage() *MegatronStage {
 	}
 	a := &t.Megatron.Arguments
 	s := &MegatronStage{Ranks: a.Int(pipelineSize), Rank: a.Int(PipelineRank), Group: a.Int(pipelineSize)}
-	n, _ := a.layersOfRank(s.Rank)
-	chunks := a.virtual()
+	chunks, layers := a.virtual(), int64(0)
 	for k := range chunks {
-		layers := n / chunks
-		if a.Bool(countEmbedding) && s.First() && k == 0 {
-			layers--
+		for rank := range s.Ranks {
+			n := a.layersOfChunk(rank, k)
+			if rank == s.Rank {
+				s.Layers, s.before = append(s.Layers, n), append(s.before, layers)
+			}
+			layers += n
 		}
-		if a.Bool(countLoss) && s.Last() && k == chunks-1 {
-			layers--
-		}
-		s.Layers = append(s.Layers, layers)
 	}
 	if chunks > 1 {
 		s.Overlap, s.Flush = !a.Bool(noOverlap), a.Bool(overlapFlush)

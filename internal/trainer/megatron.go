@@ -15,7 +15,7 @@ const (
 // Megatron is the table of the arguments of pretrain_gpt.py of Megatron-core 0.15
 // (megatron/training/arguments.py), by their names with underscores. world_size, which torchrun
 // says, and apex are no arguments there.
-var Megatron = &Table{"Megatron-LM 0.15", slices.SortedFunc(slices.Values(slices.Concat(megatronModelled, megatronOthers())), func(a, b Argument) int { return cmp.Compare(a.Name, b.Name) })}
+var Megatron = &Table{"Megatron-LM 0.15", slices.SortedFunc(slices.Values(slices.Concat(megatronModelled, megatronExperts, megatronOthers())), func(a, b Argument) int { return cmp.Compare(a.Name, b.Name) })}
 
 var megatronModelled = []Argument{
 	{Name: "world_size", Default: int64(1), Min: 1, Reach: Device, Why: "GPUs, as torchrun is told"},
@@ -80,8 +80,8 @@ var megatronModelled = []Argument{
 	{Name: "no_overlap_p2p_communication", Form: Bool, Default: false, Reach: Device, Why: "of virtual stages: what is received is waited for at once"},
 	{Name: "overlap_p2p_communication_warmup_flush", Form: Bool, Default: false, Reach: Device, Why: "of virtual stages: tensors are received ahead"},
 	{Name: "context_parallel_size", Default: int64(1), Min: 1, Reach: Device, Why: "more than 1 is refused"},
-	{Name: "expert_model_parallel_size", Default: int64(1), Min: 1, Reach: Device, Why: "more than 1 is refused"},
 	{Name: "use_distributed_optimizer", Form: Bool, Default: false, Reach: Device, Why: "parameters in float32 and the optimizer's state are divided"},
+	{Name: "num_distributed_optimizer_instances", Default: int64(1), Min: 1, Reach: Device, Why: "the optimizer is divided among data-parallel size / this"},
 	{Name: "overlap_grad_reduce", Form: Bool, Default: false, Reach: Device, Why: "gradients are reduced in buckets, whose ends are padded"},
 	{Name: "overlap_param_gather", Form: Bool, Default: false, Why: "when parameters are gathered"},
 	{Name: "ddp_bucket_size", Form: Int, Min: 1, Reach: Device, Why: "elements of such a bucket; without it 40000000 or 1000000 for each GPU, whichever is more"},
@@ -119,22 +119,20 @@ func megatronOthers() []Argument {
 			use_rope_scaling no_rope_freq no_position_embedding mrope_section apply_layernorm_1p apply_residual_connection_post_layernorm openai_gelu squared_relu quick_geglu activation_func_clamp_value glu_linear_offset
 			multi_latent_attention mtp_num_layers perform_rl_step rampup_batch_size batch_size distribute_saved_activations checkpoint_activations no_clone_scatter_output_in_embedding tp_comm_overlap use_cpu_initialization
 			empty_unused_memory_level use_fused_weighted_squared_relu cross_entropy_loss_fusion use_flash_attn optimizer_cpu_offload optimizer_offload_fraction use_torch_optimizer_for_cpu_offload
-			overlap_cpu_optimizer_d2h_h2d use_legacy_models use_te_activation_func fp32_residual_connection fp16_lm_cross_entropy reuse_grad_buf_for_mxfp8_param_ag 
+			overlap_cpu_optimizer_d2h_h2d use_legacy_models use_te_activation_func fp32_residual_connection fp16_lm_cross_entropy reuse_grad_buf_for_mxfp8_param_ag
 			defer_embedding_wgrad_compute ddp_num_buckets overlap_param_gather_with_optimizer_step use_nccl_ub use_megatron_fsdp init_model_with_meta_device
-			data_parallel_sharding_strategy fsdp_double_buffer keep_fp8_transpose_cache enable_full_sharding_in_hsdp num_distributed_optimizer_instances use_torch_fsdp2 torch_fsdp2_no_reshard_after_forward
+			data_parallel_sharding_strategy fsdp_double_buffer keep_fp8_transpose_cache enable_full_sharding_in_hsdp use_torch_fsdp2 torch_fsdp2_no_reshard_after_forward
 			hierarchical_context_parallel_sizes replication vocab_extra_ids encoder_seq_length decoder_seq_length encoder_num_layers decoder_num_layers reset_attention_mask qk_layernorm qk_l2_norm vision_pretraining
-			expert_tensor_parallel_size num_experts moe_layer_freq moe_shared_expert_intermediate_size moe_use_upcycling heterogeneous_layers_config_path heterogeneous_layers_config_encoded_json spec hybrid_attention_ratio
+			moe_use_upcycling moe_use_legacy_grouped_gemm moe_layer_recompute moe_extended_tp moe_router_fusion moe_router_padding_for_fp8 moe_input_jitter_eps moe_enable_deepep
+			moe_shared_expert_overlap moe_permute_fusion overlap_moe_expert_parallel_comm heterogeneous_layers_config_path heterogeneous_layers_config_encoded_json spec hybrid_attention_ratio
 			hybrid_mlp_ratio hybrid_override_pattern is_hybrid_model yaml_cfg use_precision_aware_optimizer kitchen_config_file kitchen_recipe_number sft inference_dynamic_batching test_mode use_checkpoint_args load_main_params_from_ckpt`},
 		{Nothing, "of the figures of fp8 and of generation, whose own argument is left out", `fp8_margin fp8_interval fp8_amax_history_len fp8_amax_compute_algo te_rng_tracker inference_rng_tracker
 			inference_batch_times_seqlen_threshold max_tokens_to_oom output_bert_embeddings bert_embedder_type flash_decode cuda_graph_warmup_steps inference_max_requests inference_max_seq_length inference_max_batch_size
 			inference_dynamic_batching_buffer_size_gb decode_only_cuda_graphs symmetric_ar_type nccl_all_reduce_for_prefill mlp_chunks_for_prefill disable_chunked_prefill`},
 		{Nothing, "of multi_latent_attention, num_experts, use_precision_aware_optimizer and others, which say whether it is read", `q_lora_rank kv_lora_rank qk_head_dim qk_pos_emb_head_dim v_head_dim rotary_scaling_factor mscale mscale_all_dim
-			cache_mla_latents mtp_loss_scaling_factor moe_ffn_hidden_size moe_shared_expert_overlap moe_grouped_gemm moe_use_legacy_grouped_gemm moe_layer_recompute moe_extended_tp moe_router_load_balancing_type moe_router_dtype
-			moe_router_fusion moe_router_score_function moe_router_topk moe_router_pre_softmax moe_router_num_groups moe_router_group_topk moe_router_topk_scaling_factor moe_router_enable_expert_bias
-			moe_router_bias_update_rate moe_router_force_load_balancing moe_router_padding_for_fp8 moe_aux_loss_coeff moe_z_loss_coeff moe_input_jitter_eps moe_per_layer_logging moe_token_dispatcher_type moe_enable_deepep
-			moe_deepep_num_sms moe_permute_fusion moe_expert_capacity_factor moe_pad_expert_input_to_capacity moe_token_drop_policy moe_apply_probs_on_input overlap_moe_expert_parallel_comm delay_wgrad_compute
+			cache_mla_latents mtp_loss_scaling_factor moe_router_bias_update_rate moe_router_force_load_balancing moe_per_layer_logging moe_deepep_num_sms delay_wgrad_compute
 			main_grads_dtype main_params_dtype exp_avg_dtype exp_avg_sq_dtype mamba_state_dim mamba_head_dim mamba_num_groups mamba_num_heads rotary_seq_len_interpolation_factor rope_scaling_factor
-			relative_attention_num_buckets relative_attention_max_distance wgrad_deferral_limit cp_comm_type 
+			relative_attention_num_buckets relative_attention_max_distance wgrad_deferral_limit cp_comm_type
 			no_scatter_gather_tensors_in_pipeline tp_comm_overlap_cfg
 			cross_entropy_fusion_impl no_pin_cpu_grads no_pin_cpu_params`},
 		{Nothing, "what is logged, saved or watched", `log_params_norm log_num_zeros_in_grad log_throughput log_progress timing_log_level log_energy no_barrier_with_level_1_timing timing_log_option tensorboard_log_interval

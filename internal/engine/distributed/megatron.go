@@ -23,24 +23,44 @@ import (
 type Megatron struct {
 	p *python.Interp
 	*program.Megatron
-	params []*megatronParam // in the order of Module.parameters
-	index  map[*autograd.Object]*megatronParam
-	order  []*megatronParam // in the order of the optimizer's groups
-	shared int64            // elements of gradients that tensor-parallel processes add up
+	params  []*megatronParam // in the order of Module.parameters
+	index   map[*autograd.Object]*megatronParam
+	parts   []*megatronPart
+	wrapped []*megatronWrapped // the model chunks
+	shared  int64              // elements of gradients that tensor-parallel processes add up
 
 	scalars []*op.Tensor
-	buffers []*megatronBuffer // of the model chunks
 }
 
-// megatronBuffer is where the parameters and gradients of a model chunk lie
+// megatronPart is the parameters that the same processes have, with buffers and an optimizer
+// of their own: those of experts that are spread over GPUs, and all others.
+type megatronPart struct {
+	ranks  int64 // data-parallel processes
+	groups []MegatronGroup
+	order  []*megatronParam // in the order of the groups
+}
+
+// MegatronGroup is a group of parameters of one of Megatron's optimizers.
+type MegatronGroup struct {
+	Of      int   // the group of the job's optimizer that it is a part of
+	Members []int // parameters, in the optimizer's order
+}
+
+// megatronWrapped is a model chunk with DistributedDataParallel around it.
+type megatronWrapped struct {
+	buffers []*megatronBuffer // of each part that has parameters in it
+	passes  int64             // backward passes since the last step
+}
+
+// megatronBuffer is where the parameters and gradients lie that a model chunk has of a part
 // (_ParamAndGradBuffer).
 type megatronBuffer struct {
+	of      *megatronPart
 	params  []*megatronParam // in the order of Module.parameters
 	bucket  int64            // the least elements of a bucket; 0: there is one
 	numel   int64
 	grads   *op.Tensor // grad_data
 	buckets []*megatronBucket
-	passes  int64 // backward passes since the last step
 }
 
 // megatronBucket is a part of the buffer that is reduced by itself.
@@ -68,8 +88,9 @@ func (x *megatronParam) numel() int64 { return x.Cell.T.Numel() }
 // MegatronCell is a parameter as it lies in the buffers.
 type MegatronCell struct {
 	*python.Cell
-	Chunk int  // of the model that this process has
-	Tied  bool // the table of tokens, of which another stage of the pipeline has a copy
+	Chunk  int  // of the model that this process has
+	Tied   bool // the table of tokens, of which another stage of the pipeline has a copy
+	Expert bool // of an expert, which are spread over GPUs
 }
 
 // NewMegatron puts DistributedDataParallel around a model and makes what its optimizer
@@ -82,24 +103,18 @@ func NewMegatron(p *python.Interp, m *program.Megatron, cells []MegatronCell, gr
 			p.Fail("parameters of %s and %s in one model are not modelled with trainer: megatron", a, b)
 		}
 		x := &megatronParam{MegatronCell: c, to: c.T.Numel()}
-		if len(e.buffers) <= c.Chunk {
-			b := &megatronBuffer{bucket: e.Bucket}
-			if e.Pipeline != nil && (!e.Pipeline.First() || c.Chunk > 0) {
-				b.bucket = 0 // other stages wait anyway
-			}
-			e.buffers = append(e.buffers, b)
-		}
-		x.buffer = e.buffers[c.Chunk]
-		x.buffer.params = append(x.buffer.params, x)
 		e.params = append(e.params, x)
 		e.index[autograd.Of(c.T)] = x
 	}
+	e.divide()
 	outer := p.Push()
 	p.Label("DistributedDataParallel")
 	p.Env().GradMode = false
-	for _, b := range e.buffers {
-		e.lay(b)
-		p.OnStream(autograd.ReduceStream, func() { e.allocate(b) })
+	for _, c := range e.wrapped {
+		for _, b := range c.buffers {
+			e.lay(b)
+			p.OnStream(autograd.ReduceStream, func() { e.allocate(b) })
+		}
 	}
 	for _, x := range e.params {
 		autograd.Of(x.Cell.T).Ready = e.arrived
@@ -107,22 +122,78 @@ func NewMegatron(p *python.Interp, m *program.Megatron, cells []MegatronCell, gr
 	if e.TE {
 		e.scalars = append(e.scalars, e.vector(teWorkspace(p.Env().Arch), tensor.Uint8))
 	}
-	p.Label("MegatronOptimizer")
-	e.scalars = append(e.scalars, e.vector(1, tensor.Float32)) // the scale of the loss
-	if e.Scaler {
-		for range 4 { // DynamicGradScaler: the least scale, two factors; found_inf
-			e.scalars = append(e.scalars, e.vector(1, tensor.Float32))
+	if e.Grouped {
+		for range groupedStreams {
+			e.scalars = append(e.scalars, e.vector(teWorkspace(p.Env().Arch), tensor.Uint8))
 		}
-		e.scalars = append(e.scalars, e.vector(1, tensor.Int32)) // _dummy_overflow_buf
 	}
-	for _, members := range groups {
-		for _, k := range e.inOrder(members) {
-			e.params[k].copyToMaster(e)
-			e.order = append(e.order, e.params[k])
+	p.Label("MegatronOptimizer")
+	for _, part := range e.parts {
+		e.scalars = append(e.scalars, e.vector(1, tensor.Float32)) // the scale of the loss
+		if e.Scaler {
+			for range 4 { // DynamicGradScaler: the least scale, two factors; found_inf
+				e.scalars = append(e.scalars, e.vector(1, tensor.Float32))
+			}
+			e.scalars = append(e.scalars, e.vector(1, tensor.Int32)) // _dummy_overflow_buf
+		}
+		e.group(part, groups)
+		for _, x := range part.order {
+			x.copyToMaster(e)
 		}
 	}
 	p.Pop(outer)
 	return e
+}
+
+// divide makes the parts that there are, and for each model chunk their buffers, those of
+// experts last.
+func (e *Megatron) divide() {
+	for _, expert := range []bool{false, true} {
+		if !slices.ContainsFunc(e.params, func(x *megatronParam) bool { return x.Expert == expert }) {
+			continue
+		}
+		part := &megatronPart{ranks: e.Ranks}
+		if expert {
+			part.ranks = e.ExpertRanks
+		}
+		e.parts = append(e.parts, part)
+		for _, x := range e.params {
+			if x.Expert != expert {
+				continue
+			}
+			for len(e.wrapped) <= x.Chunk {
+				e.wrapped = append(e.wrapped, &megatronWrapped{})
+			}
+			c := e.wrapped[x.Chunk]
+			if len(c.buffers) == 0 || c.buffers[len(c.buffers)-1].of != part {
+				b := &megatronBuffer{of: part, bucket: e.Bucket}
+				if e.Pipeline != nil && (!e.Pipeline.First() || x.Chunk > 0) {
+					b.bucket = 0 // other stages wait anyway
+				}
+				c.buffers = append(c.buffers, b)
+			}
+			x.buffer = c.buffers[len(c.buffers)-1]
+			x.buffer.params = append(x.buffer.params, x)
+		}
+	}
+}
+
+// group makes the groups of a part's optimizer, in the order of their first parameters
+// (_get_param_groups in megatron/core/optimizer/__init__.py).
+func (e *Megatron) group(part *megatronPart, groups [][]int) {
+	for of, all := range groups {
+		members := slices.DeleteFunc(slices.Clone(all), func(k int) bool { return e.params[k].buffer.of != part })
+		if len(members) > 0 {
+			part.groups = append(part.groups, MegatronGroup{Of: of, Members: members})
+		}
+	}
+	slices.SortStableFunc(part.groups, func(a, b MegatronGroup) int { return cmp.Compare(slices.Min(a.Members), slices.Min(b.Members)) })
+	for _, g := range part.groups {
+		e.inOrder(g.Members)
+		for _, k := range g.Members {
+			part.order = append(part.order, e.params[k])
+		}
+	}
 }
 
 func (e *Megatron) vector(n int64, d tensor.DType) *op.Tensor {
@@ -138,20 +209,25 @@ func teWorkspace(arch int) int64 {
 	return 4 * mib
 }
 
+// groupedStreams is on how many streams Transformer Engine multiplies the matrices of experts
+// (get_multi_stream_cublas_workspace there).
+const groupedStreams = 4
+
 // paramAlign is to how many elements the distributed optimizer aligns parameters
 // (_pad_start_of_param_if_needed).
 const paramAlign = 64
 
-// lay decides where parameters lie in the buffers, the last ones first, and which of their
+// lay decides where parameters lie in a buffer, the last ones first, and which of their
 // elements this process steps. With the distributed optimizer a table of tokens that another
 // stage has, too, is a bucket by itself, so that both divide it equally.
 func (e *Megatron) lay(in *megatronBuffer) {
 	var at, start int64
 	var bucket []*megatronParam
 	end := func() {
-		size := tensor.DivUp(at-start, e.Align) * e.Align
+		align := e.align(in.of.ranks)
+		size := tensor.DivUp(at-start, align) * align
 		if e.Distributed {
-			part := size / e.Ranks
+			part := size / in.of.ranks
 			for _, x := range bucket {
 				x.from, x.to = 0, min(max(start+part-x.at, 0), x.numel())
 			}
@@ -185,7 +261,15 @@ func (e *Megatron) lay(in *megatronBuffer) {
 	in.numel = start
 }
 
-// allocate makes the buffers. With the distributed optimizer the parameters move into theirs.
+// align is to which multiple of elements a bucket is padded (_pad_end_of_bucket_if_needed).
+func (e *Megatron) align(ranks int64) int64 {
+	if !e.Distributed {
+		return 1
+	}
+	return lcm(lcm(ranks, 128), e.Padded)
+}
+
+// allocate makes a buffer. With the distributed optimizer the parameters move into one of theirs.
 func (e *Megatron) allocate(in *megatronBuffer) {
 	p := e.p
 	var params *op.Tensor
@@ -232,21 +316,26 @@ func (x *megatronParam) copyToMaster(e *Megatron) {
 	p.Drop(clone)
 }
 
-// inOrder is in which order the optimizer has the parameters of a group: the distributed one
-// as they lie in the buffer (_build_optimizer_group_ranges).
-func (e *Megatron) inOrder(members []int) []int {
-	out := slices.Clone(members)
+// inOrder sorts the parameters of a group as the optimizer has them: the distributed one as they
+// lie in the buffers (_build_optimizer_group_ranges).
+func (e *Megatron) inOrder(members []int) {
 	if e.Distributed {
-		slices.SortFunc(out, func(a, b int) int {
+		slices.SortFunc(members, func(a, b int) int {
 			return cmp.Or(cmp.Compare(e.params[a].Chunk, e.params[b].Chunk), cmp.Compare(b, a))
 		})
 	}
-	return out
 }
 
-// Stepped are the parameters of a group that this process steps, in the optimizer's order.
-func (e *Megatron) Stepped(members []int) []int {
-	return slices.DeleteFunc(e.inOrder(members), func(k int) bool { return e.params[k].to <= e.params[k].from })
+// Optimizers is how many there are, one after another.
+func (e *Megatron) Optimizers() int { return len(e.parts) }
+
+// Groups are those of the n-th optimizer, with the parameters that this process steps.
+func (e *Megatron) Groups(n int) []MegatronGroup {
+	out := slices.Clone(e.parts[n].groups)
+	for i, g := range out {
+		out[i].Members = slices.DeleteFunc(slices.Clone(g.Members), func(k int) bool { return e.params[k].to <= e.params[k].from })
+	}
+	return out
 }
 
 // arrived is the hook of a parameter whose gradient is ready (_make_backward_post_hook). With
@@ -256,7 +345,7 @@ func (e *Megatron) arrived(leaf *autograd.Object) {
 	if g == nil {
 		return
 	}
-	if x := e.index[leaf]; x.buffer.bucket > 0 && x.buffer.passes == e.Accumulation-1 && !e.virtual() {
+	if x := e.index[leaf]; x.buffer.bucket > 0 && e.wrapped[x.Chunk].passes == e.Accumulation-1 && !e.virtual() {
 		if x.bucket.ready++; x.bucket.ready == x.bucket.params {
 			e.check(x.bucket)
 		}
@@ -270,14 +359,16 @@ func (e *Megatron) arrived(leaf *autograd.Object) {
 func (e *Megatron) virtual() bool { return e.Pipeline != nil && e.Pipeline.Chunks > 1 }
 
 // Backward is a backward pass of a model chunk, after which gradients may be reduced.
-func (e *Megatron) Backward(chunk int) { e.buffers[chunk].passes++ }
+func (e *Megatron) Backward(chunk int) { e.wrapped[chunk].passes++ }
 
 // Reduce is start_grad_sync of a model chunk, as far as it has not begun.
 func (e *Megatron) Reduce(chunk int) {
-	for _, b := range e.buffers[chunk].buckets {
-		if b.ready < b.params {
-			b.ready = b.params
-			e.check(b)
+	for _, in := range e.wrapped[chunk].buffers {
+		for _, b := range in.buckets {
+			if b.ready < b.params {
+				b.ready = b.params
+				e.check(b)
+			}
 		}
 	}
 }
@@ -305,17 +396,19 @@ func (e *Megatron) Steps(k int) (t, grad *op.Tensor) {
 
 // Finalize is finalize_model_grads.
 func (e *Megatron) Finalize() {
-	for k, in := range e.buffers {
+	for k, c := range e.wrapped {
 		e.Reduce(k)
-		for _, b := range in.buckets {
-			b.ready = 0
+		for _, in := range c.buffers {
+			for _, b := range in.buckets {
+				b.ready = 0
+			}
 		}
-		in.passes = 0
+		c.passes = 0
 	}
 	if e.shared > 0 { // _allreduce_non_tensor_model_parallel_grads
 		e.p.Drop(e.vector(e.shared, e.Grads))
 	}
-	for range e.buffers {
+	for range e.wrapped {
 		if e.PerToken { // num_tokens > 0; 1.0 / num_tokens, which gradients are scaled by, is as small
 			e.p.Drop(e.vector(1, tensor.Bool))
 		}
@@ -325,13 +418,17 @@ func (e *Megatron) Finalize() {
 // Prepare is what comes before the optimizer's own step (prepare_grads): gradients of
 // another type than float32 are copied.
 func (e *Megatron) Prepare() {
-	for _, x := range e.order {
-		if x.to > x.from && e.Grads != tensor.Float32 {
-			x.own = e.vector(x.to-x.from, tensor.Float32)
-			e.p.Mark(x.own, trace.Gradients)
+	for _, part := range e.parts {
+		for _, x := range part.order {
+			if x.to > x.from && e.Grads != tensor.Float32 {
+				x.own = e.vector(x.to-x.from, tensor.Float32)
+				e.p.Mark(x.own, trace.Gradients)
+			}
 		}
 	}
-	e.norm()
+	for _, part := range e.parts {
+		e.norm(part)
+	}
 }
 
 // apexNorms is how many sums amp_C.multi_tensor_l2norm makes of all gradients
@@ -339,7 +436,7 @@ func (e *Megatron) Prepare() {
 const apexNorms = 320
 
 // norm is get_grad_norm_fp32 (megatron/core/optimizer/clip_grads.py). Gradients are scaled in place.
-func (e *Megatron) norm() {
+func (e *Megatron) norm(part *megatronPart) {
 	p := e.p
 	noop := e.vector(1, tensor.Int32)
 	var norms []*op.Tensor
@@ -347,7 +444,7 @@ func (e *Megatron) norm() {
 		norms = append(norms, e.vector(apexNorms, tensor.Float32), e.vector(1, tensor.Float32))
 	} else {
 		two := 2.0
-		for _, x := range e.order {
+		for _, x := range part.order {
 			if x.to > x.from && !(x.Tied && !e.Pipeline.First()) { // param_is_not_shared
 				norms = append(norms, p.Do1(aten.VectorNorm, &aten.NormArgs{P: &two}, x.grad))
 			}
@@ -359,10 +456,10 @@ func (e *Megatron) norm() {
 	p.Drop(square, total, noop)
 }
 
-// Copied is what comes after the optimizer's step (_copy_main_params_to_model_params): without
-// kernels that do it at once, with a scaler of the loss, each parameter is scaled by 1.
-func (e *Megatron) Copied() {
-	for _, x := range e.order {
+// Copied is what comes after the step of the n-th optimizer (_copy_main_params_to_model_params):
+// without kernels that do it at once, with a scaler of the loss, each parameter is scaled by 1.
+func (e *Megatron) Copied(n int) {
+	for _, x := range e.parts[n].order {
 		if e.Scaler && !e.Fused && x.master != nil {
 			e.p.Drop(e.vector(x.to-x.from, tensor.Float32))
 		}
@@ -371,8 +468,19 @@ func (e *Megatron) Copied() {
 
 // ZeroGrad is zero_grad_buffer of the model and zero_grad of the optimizer.
 func (e *Megatron) ZeroGrad() {
-	for _, x := range e.order {
-		e.p.Drop(x.own)
-		x.own = nil
+	for _, part := range e.parts {
+		for _, x := range part.order {
+			e.p.Drop(x.own)
+			x.own = nil
+		}
 	}
+}
+
+// lcm is the least common multiple of two positive numbers.
+func lcm(a, b int64) int64 {
+	x, y := a, b
+	for y != 0 {
+		x, y = y, x%y
+	}
+	return a / x * b
 }

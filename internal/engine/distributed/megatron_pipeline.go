@@ -161,6 +161,7 @@ func (s *MegatronPipeline) forward(k int, input *op.Tensor) (loss, tokens *op.Te
 		mask = batch[s.LossMask]
 	}
 	if !s.LastChunk(k) {
+		s.scaleAuxiliary(out)
 		p.Drop(mask)
 		return out, nil
 	}
@@ -169,7 +170,15 @@ func (s *MegatronPipeline) forward(k int, input *op.Tensor) (loss, tokens *op.Te
 	s.losses = append(s.losses, p.Hold(items[2]))
 	loss, tokens = p.Keep(items[0].T), p.Keep(items[1].T)
 	p.LetGo(results)
+	s.scaleAuxiliary(loss)
 	return loss, tokens
+}
+
+// scaleAuxiliary scales auxiliary losses of experts, after each forward pass of a chunk.
+func (s *MegatronPipeline) scaleAuxiliary(output *op.Tensor) {
+	if s.Auxiliary != nil {
+		s.p.LetGo(s.p.CallFunction(s.aux, s.Auxiliary, []python.Value{{T: s.keep(output)}}))
+	}
 }
 
 // backward is the backward pass of backward_step, from grad or, if that is nil, from the loss
