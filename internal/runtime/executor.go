@@ -80,9 +80,9 @@ func (x *Executor) Free(id int32) error {
 	return x.memory.Free(id)
 }
 
-// evalOf is how an operator is computed; it has neither values nor a derivative where
+// rowEval is how an operator is computed; it has neither values nor a derivative where
 // its row does not say.
-func evalOf(r *op.Op) *op.Eval {
+func rowEval(r *op.Op) *op.Eval {
 	if r.Eval == nil {
 		return &op.Eval{}
 	}
@@ -91,7 +91,7 @@ func evalOf(r *op.Op) *op.Eval {
 
 // evalOf is how an operator is computed on the device.
 func (x *Executor) evalOf(r *op.Op) *op.Eval {
-	if e := evalOf(r); !e.FormulaOnHost || !x.device.OnHost() {
+	if e := rowEval(r); !e.FormulaOnHost || !x.device.OnHost() {
 		return e
 	}
 	return r.Eval.ByFormula
