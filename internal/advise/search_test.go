@@ -60,10 +60,7 @@ func TestPresets(t *testing.T) {
 		}
 		cases = some
 	} else if !*all {
-		n := 16
-		if testing.Short() {
-			n = 3
-		}
+		const n = 3
 		t.Logf("%d of %d combinations; seed %d; -args -seed N takes others, -args -all takes all", n, len(cases), *seed)
 		rand.New(rand.NewSource(*seed)).Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
 		cases = cases[:n]

@@ -2,15 +2,18 @@ package array
 
 import "github.com/memplan/memplan/internal/gemm"
 
+// Float are the types that products are computed in.
+type Float interface{ gemm.Float }
+
 // rowsOf are numbers as a matrix with rows of n elements.
-func rowsOf(v []float64, n int) gemm.Matrix[float64] {
-	return gemm.Matrix[float64]{Data: v, Rows: len(v) / max(n, 1), Columns: n, Row: n, Column: 1}
+func rowsOf[T Float](v []T, n int) gemm.Matrix[T] {
+	return gemm.Matrix[T]{Data: v, Rows: len(v) / max(n, 1), Columns: n, Row: n, Column: 1}
 }
 
 // Affine is y = x wᵀ + bias for rows x of n elements; bias may be nil.
-func Affine(x, w, bias []float64, n int) []float64 {
+func Affine[T Float](x, w, bias []T, n int) []T {
 	outs := len(w) / max(n, 1)
-	y := make([]float64, len(x)/max(n, 1)*outs)
+	y := make([]T, len(x)/max(n, 1)*outs)
 	for r := 0; r < len(y) && bias != nil; r += outs {
 		copy(y[r:], bias)
 	}
@@ -20,7 +23,7 @@ func Affine(x, w, bias []float64, n int) []float64 {
 
 // affineGrad adds the gradients of Affine's operands to gx, gw and gbias, each of which
 // may be nil.
-func affineGrad(x, w, g []float64, n int, gx, gw, gbias []float64) {
+func affineGrad[T Float](x, w, g []T, n int, gx, gw, gbias []T) {
 	outs := len(w) / max(n, 1)
 	grads := rowsOf(g, outs)
 	if gx != nil {

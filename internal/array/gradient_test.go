@@ -94,7 +94,7 @@ func TestRecurrentGradient(t *testing.T) {
 		const steps, batch, width = 3, 2, 2
 		l := c.Recurrent
 		l.Layers, l.Directions = 2, 2
-		l.Mask = func(_, i int) float64 { return float64(i%3) / 2 }
+		l.Mask = func(_, _, _, i int) float64 { return float64(i%3) / 2 }
 		var weights [][]float64
 		for k := range 4 {
 			in := width
@@ -121,14 +121,14 @@ func TestRecurrentGradient(t *testing.T) {
 		}
 		gy := some(steps*batch*2*l.Out, 55)
 		y := func() []float64 {
-			r := l.Run(x, hx, cx, weights)
+			r := Recur(&l, x.V, x.Size, hx, cx, weights)
 			out := slices.Concat(r.Y, r.H)
 			if cx != nil {
 				out = append(out, r.C...)
 			}
 			return out
 		}
-		gx, gh0, gc0, gw := l.Run(x, hx, cx, weights).Backward(gy, gh, gc)
+		gx, gh0, gc0, gw := Recur(&l, x.V, x.Size, hx, cx, weights).Backward(gy, gh, gc, weights)
 		hold(t, c.name, append([][]float64{x.V, hx, cx}, weights...), append([][]float64{gx, gh0, gc0}, gw...), slices.Concat(gy, gh, gc), y)
 	}
 }
@@ -139,4 +139,68 @@ func TestTrilinearGradient(t *testing.T) {
 	g := some(4, 4)
 	g1, gw, g2 := TrilinearGrad(x1, w, x2, g)
 	hold(t, "trilinear", [][]float64{x1.V, w.V, x2.V}, [][]float64{g1, gw, g2}, g, func() []float64 { return Trilinear(x1, w, x2) })
+}
+
+// TestRecurrentSingle holds layers in float32 against those in float64.
+func TestRecurrentSingle(t *testing.T) {
+	const steps, batch, width, hidden = 5, 3, 4, 6
+	for _, cell := range []*Cell{LSTM, GRU, PlainTanh, PlainRelu} {
+		l := &Recurrent{Cell: cell, Hidden: hidden, Out: hidden, Layers: 2, Directions: 2, Bias: true, BatchFirst: true}
+		var weights [][]float64
+		for k := range 4 {
+			in := width
+			if k > 1 {
+				in = 2 * hidden
+			}
+			g := cell.Gates * hidden
+			weights = append(weights, some(g*in, k), some(g*hidden, k+10), some(g, k+20), some(g, k+30))
+		}
+		x, size := some(steps*batch*width, 50), []int{batch, steps, width}
+		hx, gh, gy := some(4*batch*hidden, 51), some(4*batch*hidden, 52), some(steps*batch*2*hidden, 53)
+		var cx, gc []float64
+		if cell == LSTM {
+			cx, gc = some(4*batch*hidden, 54), some(4*batch*hidden, 55)
+		}
+		for _, w := range append(weights, x, hx, gh, gy, cx, gc) { // numbers that both types have
+			for i := range w {
+				w[i] = float64(float32(w[i] / 2))
+			}
+		}
+		double := Recur(l, x, size, hx, cx, weights)
+		var narrow [][]float32
+		for _, w := range weights {
+			narrow = append(narrow, singles(w))
+		}
+		single := Recur(l, singles(x), size, singles(hx), singles(cx), narrow)
+		near := func(what string, got []float32, want []float64) {
+			if len(got) != len(want) {
+				t.Fatalf("%s: %d numbers, not %d", what, len(got), len(want))
+			}
+			for i, w := range want {
+				if math.Abs(float64(got[i])-w) > 2e-5*max(1, math.Abs(w)) {
+					t.Fatalf("%d gates, %s: number %d is %v, not %v", cell.Gates, what, i, got[i], w)
+				}
+			}
+		}
+		near("results", single.Y, double.Y)
+		near("hidden states", single.H, double.H)
+		near("cells", single.C, double.C)
+		gx, gh0, gc0, gw := double.Backward(gy, gh, gc, weights)
+		sx, sh0, sc0, sw := single.Backward(singles(gy), singles(gh), singles(gc), narrow)
+		near("gradients of the input", sx, gx)
+		near("gradients of states", sh0, gh0)
+		near("gradients of cells", sc0, gc0)
+		for i := range gw {
+			near("gradients of weights", sw[i], gw[i])
+		}
+	}
+}
+
+// singles are numbers in float32; of none nil.
+func singles(v []float64) []float32 {
+	var out []float32
+	for _, x := range v {
+		out = append(out, float32(x))
+	}
+	return out
 }

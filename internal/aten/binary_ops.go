@@ -258,8 +258,7 @@ var Rsub = define(op.Op{
 			b.Set(0, b.NewLike(b.Grads[0]))
 		}
 	},
-	Eval:   op.Two(func(a, b float64) float64 { return b - a }, func([3]float64, float64, float64) float64 { return -1 }, op.SlopeOne).Eval(),
-	Source: "aten/src/ATen/native/BinaryOps.cpp: rsub",
+	Eval: &op.Eval{Forward: reversed, Backward: evalSub.Backward}, Source: "aten/src/ATen/native/BinaryOps.cpp: rsub",
 })
 
 // operand is the right-hand side of an arithmetic operator: a tensor, or a number,
@@ -287,6 +286,15 @@ func plus(alpha float64) func(m op.Machine, c *op.Call) error {
 		}
 		return m.Apply(kernel.Affine, c.Target(), c.In[:1], 1, alpha*n)
 	}
+}
+
+// reversed is b - a.
+func reversed(m op.Machine, c *op.Call) error {
+	b, n, _ := operand(c)
+	if b != nil {
+		return m.Apply(kernel.Add, c.Target(), []*op.Tensor{b, c.In[0]}, -1)
+	}
+	return m.Apply(kernel.Affine, c.Target(), c.In[:1], -1, n)
 }
 
 func multiply(m op.Machine, c *op.Call) error {

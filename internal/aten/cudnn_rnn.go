@@ -1,6 +1,7 @@
 package aten
 
 import (
+	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/cudnn"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
@@ -61,7 +62,7 @@ var FlatCopy = define(op.Op{
 // CudnnRNNKernel returns output, hidden state, cell state (empty but for an LSTM),
 // reserve and the buffer of the weights.
 var CudnnRNNKernel = define(op.Op{
-	Name: "_cudnn_rnn", Eval: evalRNN, Flops: rnnFlops, Takes: op.OneType, Args: &RNNArgs{}, Cast: op.CastHalf, Run: runCudnnRNN, Grad: gradCudnnRNN,
+	Name: "_cudnn_rnn", Eval: &op.Eval{Inside: true, InParts: true, ByFormula: rnnOnArrays, FormulaOnHost: true}, Flops: rnnFlops, Takes: op.OneType, Args: &RNNArgs{}, Cast: op.CastHalf, Run: runCudnnRNN, Grad: gradCudnnRNN,
 	Save:   []op.Save{op.In(2), {State: true}, op.In(1), op.In(0), {Index: 3, Rest: true}, op.Out(0), op.Out(3), op.Out(4)},
 	NoGrad: []int{3, 4}, Last: []int{1, 2}, Node: "CudnnRnnBackward0",
 	Source: "aten/src/ATen/native/cudnn/RNN.cpp: _cudnn_rnn",
@@ -76,12 +77,13 @@ func (a *RNNArgs) stepsFirst(l tensor.Layout) tensor.Layout {
 	return l
 }
 
-// stepsInFront makes a copy of a sequence that lies otherwise, which lives to
-// the end of the row.
-func stepsInFront(c *op.Call, t *op.Tensor) {
+// stepsInFront returns a sequence that has the steps in front in memory or, of one that has
+// not, room for a copy that has, which lives to the end of the row.
+func stepsInFront(c *op.Call, t *op.Tensor) *op.Tensor {
 	if l := c.Args.(*RNNArgs).stepsFirst(t.Layout); !l.IsContiguous() {
-		c.Rearranged(t, tensor.Contiguous(l.Size))
+		return c.Rearranged(t, tensor.Contiguous(l.Size))
 	}
+	return t
 }
 
 func runCudnnRNN(c *op.Call) {
@@ -94,7 +96,7 @@ func runCudnnRNN(c *op.Call) {
 	}
 	steps, batch := a.steps(x)
 	cells := a.Layers * a.Directions()
-	stepsInFront(c, x)
+	inFront := stepsInFront(c, x)
 	out := c.New(a.stepsFirst(tensor.Contiguous(tensor.D(steps, batch, a.Out()*a.Directions()))), x.DType)
 	hy := c.NewShape(hx.DType, cells, batch, a.Out())
 	cy := (*op.Tensor)(nil)
@@ -109,8 +111,16 @@ func runCudnnRNN(c *op.Call) {
 	} else { // copies of all weights
 		buf = c.New(flat, w.DType)
 	}
-	workspace(c, steps, batch, x.Dim(-1), x.DType, c.Env().Training)
-	c.Return(out, hy, cy, reserve(c, steps, batch, x.DType), buf)
+	space := workspace(c, steps, batch, x.Dim(-1), x.DType, c.Env().Training)
+	kept := reserve(c, steps, batch, x.DType)
+	c.Compute(func(m op.Machine) error {
+		r := a.pass(m, &rnnMemory{x: x, inFront: inFront, out: out, hx: hx, cx: cx, reserve: kept, workspace: space, weights: c.In[3:]})
+		if r.seeds = drawSeeds(m, c, out); r.seeds != nil {
+			m.Note(kept, r.seeds)
+		}
+		return r.forward(hy, cy)
+	})
+	c.Return(out, hy, cy, kept, buf)
 }
 
 // gradCudnnRNN is _cudnn_rnn_backward: the gradients of the sequence and the
@@ -122,50 +132,61 @@ func gradCudnnRNN(b *op.Back) {
 	if !b.Env().Training {
 		b.Fail("the backward pass of cuDNN's RNN needs a forward pass in training mode")
 	}
+	t := &rnnMemory{x: x, out: out, hx: hx, cx: cx, reserve: reserve, weights: b.SavedIns()[3:]}
 	if b.Retain {
-		b.Local(b.NewLike(reserve))
+		t.reserve = b.Local(b.NewLike(reserve))
+		b.Compute(func(m op.Machine) error { return m.Apply(kernel.Copy, t.reserve, []*op.Tensor{reserve}) })
 	}
 	grad := func(i int, like *op.Tensor) *op.Tensor {
 		if b.Grads[i] != nil {
 			return b.Grads[i]
 		}
-		return b.Local(b.NewShape(like.DType, like.Size.Slice()...)) // zeros
+		zeros := b.Local(b.NewShape(like.DType, like.Size.Slice()...))
+		b.Compute(func(m op.Machine) error { return m.Apply(kernel.Fill, zeros, nil, 0) })
+		return zeros
 	}
-	dout, dhy, dcy := grad(0, out), grad(1, hx), (*op.Tensor)(nil)
+	g := &rnnGradients{out: grad(0, out), hy: grad(1, hx)}
 	if cx != nil {
-		dcy = grad(2, cx)
+		g.cy = grad(2, cx)
 	}
 	steps, batch := a.steps(x)
 	mark := b.Mark()
-	stepsInFront(&b.Call, x)
-	stepsInFront(&b.Call, dout)
-	b.Set(0, b.New(a.stepsFirst(tensor.Contiguous(tensor.D(steps, batch, x.Dim(-1)))), x.DType))
-	b.Contiguous(dhy)
-	b.Contiguous(dcy)
-	b.Set(1, b.NewShape(hx.DType, hx.Size.Slice()...))
+	t.inFront = stepsInFront(&b.Call, x)
+	stepsInFront(&b.Call, g.out)
+	g.x = b.New(a.stepsFirst(tensor.Contiguous(tensor.D(steps, batch, x.Dim(-1)))), x.DType)
+	b.Set(0, g.x)
+	b.Contiguous(g.hy)
+	b.Contiguous(g.cy)
+	g.hx = b.NewShape(hx.DType, hx.Size.Slice()...)
+	b.Set(1, g.hx)
 	if cx != nil {
-		b.Set(2, b.NewShape(cx.DType, cx.Size.Slice()...))
+		g.cx = b.NewShape(cx.DType, cx.Size.Slice()...)
+		b.Set(2, g.cx)
 	}
-	workspace(&b.Call, steps, batch, x.Dim(-1), x.DType, true)
-	b.DropTo(mark)
-	gradRNNWeights(b, x, buf)
-}
-
-// gradRNNWeights is _cudnn_rnn_backward_weight. Without biases the gradients are
-// copied out of the buffer, which has room for those of biases.
-func gradRNNWeights(b *op.Back, x, buf *op.Tensor) {
-	a, wanted := b.Args.(*RNNArgs), false
+	t.workspace = workspace(&b.Call, steps, batch, x.Dim(-1), x.DType, true)
+	wanted := false
 	for i := 3; i < len(b.InM); i++ {
 		wanted = wanted || b.Need(i)
 	}
 	if !wanted {
-		return
+		t.backward(b, g)
 	}
-	steps, batch := a.steps(x)
+	b.DropTo(mark)
+	if wanted {
+		gradRNNWeights(b, t, g, buf)
+	}
+}
+
+// gradRNNWeights is _cudnn_rnn_backward_weight. Without biases the gradients are
+// copied out of the buffer, which has room for those of biases. Where something executes
+// it, it is here that all gradients are computed.
+func gradRNNWeights(b *op.Back, t *rnnMemory, g *rnnGradients, buf *op.Tensor) {
+	a := b.Args.(*RNNArgs)
+	steps, batch := a.steps(t.x)
 	mark := b.Mark()
-	stepsInFront(&b.Call, x)
+	t.inFront = stepsInFront(&b.Call, t.x)
 	dw := b.Local(b.NewShape(buf.DType, buf.Numel()))
-	workspace(&b.Call, steps, batch, x.Dim(-1), x.DType, true)
+	t.workspace = workspace(&b.Call, steps, batch, t.x.Dim(-1), t.x.DType, true)
 	at := int64(0)
 	b.Listed = 3
 	for i := 3; i < len(b.InM); i++ {
@@ -179,6 +200,8 @@ func gradRNNWeights(b *op.Back, x, buf *op.Tensor) {
 		b.Set(i, b.Alias(dw, l, dw.DType))
 		at += n
 	}
+	g.weights = b.Results[3:]
+	t.backward(b, g)
 	b.DropTo(mark)
 }
 
@@ -244,60 +267,92 @@ func reserve(c *op.Call, steps, batch int64, d tensor.DType) *op.Tensor {
 }
 
 // workspace allocates the workspace of a call, which is a local.
-func workspace(c *op.Call, steps, batch, input int64, d tensor.DType, training bool) {
+func workspace(c *op.Call, steps, batch, input int64, d tensor.DType, training bool) *op.Tensor {
 	if c.Env().NoKernels() {
-		return
+		return nil
 	}
 	n, err := c.Args.(*RNNArgs).described(c.Env().StubCudnn).Workspace(steps, batch, input, d, training)
 	if err != nil {
 		c.Fail("cuDNN's workspace for %d steps of %d sequences: %v", steps, batch, err)
 	}
-	c.Local(c.Do1(RnnWorkspace, &rnnSpaceArgs{n}))
+	return c.Local(c.Do1(RnnWorkspace, &rnnSpaceArgs{n}))
 }
 
-// evalRNN is nn.LSTM, nn.GRU or nn.RNN as cuDNN computes it. What it drops is drawn again
-// for the backward pass, by a seed that is noted of the reserve.
-var evalRNN = &op.Eval{
+// rnnOnArrays is the same on arrays in host memory, in float64 if the tensors are, else in
+// float32. What the forward pass keeps is noted of the reserve.
+var rnnOnArrays = &op.Eval{
 	Forward: func(m op.Machine, c *op.Call) error {
+		seeds := drawSeeds(m, c, c.Out[0])
 		return m.OnHost(func(a op.Arrays) {
-			args, seed, training := c.Args.(*RNNArgs), int64(0), c.Env().Training
-			if args.Dropout > 0 && training {
-				seed = m.Draw()
-			}
-			m.Note(c.Out[3], seed)
-			s := args.recurred(a, c.In, seed, training)
-			a.Put(c.Out[0], s.Y)
-			a.Put(c.Out[1], s.H)
-			if args.LSTM() {
-				a.Put(c.Out[2], s.C)
+			if c.In[0].DType == tensor.Float64 {
+				recur(m, c, seeds, a.Get, a.Put)
+			} else {
+				recur(m, c, seeds, a.Singles, a.PutSingles)
 			}
 		})
 	},
 	Backward: func(m op.Machine, b *op.Back) error {
 		return m.OnHost(func(a op.Arrays) {
-			args := b.Args.(*RNNArgs)
-			s := args.recurred(a, b.SavedIns(), op.Noted[int64](m, b.SavedOut(3)), true)
-			grad := func(i, n int) []float64 {
-				if b.Grads[i] != nil {
-					return a.Get(b.Grads[i])
-				}
-				return make([]float64, n)
-			}
-			var gc []float64
-			if args.LSTM() {
-				gc = grad(2, len(s.C))
-			}
-			gx, gh0, gc0, gw := s.Backward(grad(0, len(s.Y)), grad(1, len(s.H)), gc)
-			a.Put(a.Wanted(b, 0), gx)
-			a.Put(a.Wanted(b, 1), gh0)
-			if args.LSTM() {
-				a.Put(a.Wanted(b, 2), gc0)
-			}
-			for i, g := range gw {
-				a.Put(a.Wanted(b, 3+i), g)
+			if b.InM[0].DType == tensor.Float64 {
+				recurBack(m, b, a, a.Get, a.Put)
+			} else {
+				recurBack(m, b, a, a.Singles, a.PutSingles)
 			}
 		})
 	},
+}
+
+// readAll reads tensors.
+func readAll[T array.Float](ts []*op.Tensor, get func(*op.Tensor) []T) [][]T {
+	out := make([][]T, len(ts))
+	for i, t := range ts {
+		out[i] = get(t)
+	}
+	return out
+}
+
+// recur is the forward pass.
+func recur[T array.Float](m op.Machine, c *op.Call, seeds []int64, get func(*op.Tensor) []T, put func(*op.Tensor, []T)) {
+	a, x := c.Args.(*RNNArgs), c.In[0]
+	steps, _ := a.steps(x)
+	s := array.Recur(a.recurrent(steps, seeds), get(x), x.Size.Ints(), get(c.In[1]), get(c.In[2]), readAll(c.In[3:], get))
+	put(c.Out[0], s.Y)
+	put(c.Out[1], s.H)
+	if c.In[2] != nil {
+		put(c.Out[2], s.C)
+	}
+	if c.Env().Training {
+		m.Note(c.Out[3], s)
+	}
+}
+
+// recurBack is the backward pass.
+func recurBack[T array.Float](m op.Machine, b *op.Back, a op.Arrays, get func(*op.Tensor) []T, put func(*op.Tensor, []T)) {
+	args, in := b.Args.(*RNNArgs), b.SavedIns()
+	s := op.Noted[*array.Recurred[T]](m, b.SavedOut(3))
+	if s == nil {
+		a.Fail(errReserve)
+		return
+	}
+	grad := func(i int, like []T) []T {
+		if b.Grads[i] != nil {
+			return get(b.Grads[i])
+		}
+		return make([]T, len(like))
+	}
+	var gc []T
+	if args.LSTM() {
+		gc = grad(2, s.C)
+	}
+	gx, gh0, gc0, gw := s.Backward(grad(0, s.Y), grad(1, s.H), gc, readAll(in[3:], get))
+	put(a.Wanted(b, 0), gx)
+	put(a.Wanted(b, 1), gh0)
+	if args.LSTM() {
+		put(a.Wanted(b, 2), gc0)
+	}
+	for i, g := range gw {
+		put(a.Wanted(b, 3+i), g)
+	}
 }
 
 // evalFlatCopy puts a weight into its place of a buffer of another type.

@@ -77,6 +77,12 @@ func (p paper) Like(t *op.Tensor, _ tensor.Dims) []float64 { return slices.Clone
 
 func (p paper) Put(t *op.Tensor, v []float64) { p[t] = v }
 
+func (p paper) Singles(*op.Tensor) []float32 { panic("a function of single elements asks for float32") }
+
+func (p paper) PutSingles(*op.Tensor, []float32) {
+	panic("a function of single elements gives float32")
+}
+
 func (p paper) PutSummed(t *op.Tensor, v []float64, _ tensor.Dims) { p[t] = v }
 
 // tensor notes a vector.

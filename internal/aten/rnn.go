@@ -353,19 +353,17 @@ func (a *RNNArgs) cell() *array.Cell {
 	return array.PlainTanh
 }
 
-// recurred computes a recurrent layer. Its inputs are the sequence, both states and the
-// weights.
-func (a *RNNArgs) recurred(arrays op.Arrays, in []*op.Tensor, seed int64, training bool) *array.Recurred {
+// recurrent is the layer as its values are computed, of so many steps. seeds are of what it
+// drops; none: nothing.
+func (a *RNNArgs) recurrent(steps int64, seeds []int64) *array.Recurrent {
 	l := &array.Recurrent{
 		Cell: a.cell(), Hidden: int(a.Hidden), Out: int(a.Out()), Layers: int(a.Layers), Directions: int(a.Directions()),
 		Bias: a.Bias, Projected: a.Proj > 0, BatchFirst: a.BatchFirst,
 	}
-	if a.Dropout > 0 && training {
-		l.Mask = func(layer, i int) float64 { return droppedOut(uint64(seed)+uint64(layer), int64(i), a.Dropout) }
+	if len(seeds) > 0 {
+		l.Mask = func(layer, direction, step, i int) float64 {
+			return droppedOut(uint64(seeds[(layer*l.Directions+direction)*int(steps)+step]), int64(i), a.Dropout)
+		}
 	}
-	var weights [][]float64
-	for _, w := range in[3:] {
-		weights = append(weights, arrays.Get(w))
-	}
-	return l.Run(arrays.Array(in[0]), arrays.Get(in[1]), arrays.Get(in[2]), weights)
+	return l
 }

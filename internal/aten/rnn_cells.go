@@ -1,7 +1,10 @@
 package aten
 
 import (
+	"slices"
+
 	"github.com/memplan/memplan/internal/array"
+	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/op"
 )
 
@@ -65,7 +68,7 @@ var (
 	RNNReluCell = define(op.Op{Name: "rnn_relu_cell", Composite: true, Cast: op.CastLower, Run: simpleCell(Relu), Source: "aten/src/ATen/native/RNN.cpp: SimpleCell"})
 
 	FusedGRU = define(op.Op{
-		Name: "_thnn_fused_gru_cell", Eval: evalCell(array.GRU), Cast: op.CastLower, Run: func(c *op.Call) {
+		Name: "_thnn_fused_gru_cell", Eval: evalGRUCell, Cast: op.CastLower, Run: func(c *op.Call) {
 			h := c.In[2]
 			ws := c.NewShape(h.DType, h.Dim(0), 5*h.Dim(1))
 			c.Return(c.NewShape(h.DType, h.Size.Slice()...), ws)
@@ -86,7 +89,7 @@ var (
 		Source: "aten/src/ATen/native/cuda/RNN.cu: _thnn_fused_gru_cell_cuda",
 	})
 	FusedLSTM = define(op.Op{
-		Name: "_thnn_fused_lstm_cell", Eval: evalCell(array.LSTM), Cast: op.CastLower, Run: func(c *op.Call) {
+		Name: "_thnn_fused_lstm_cell", Eval: evalLSTMCell, Cast: op.CastLower, Run: func(c *op.Call) {
 			gates, cx := c.In[0], c.In[2]
 			ws := c.NewShape(gates.DType, gates.Size.Slice()...)
 			c.Return(c.NewShape(cx.DType, cx.Size.Slice()...), c.NewShape(cx.DType, cx.Size.Slice()...), ws)
@@ -137,10 +140,79 @@ func simpleStep(c *op.Call, nonlinearity *op.Op, x, h *op.Tensor, w []*op.Tensor
 	return y
 }
 
-// evalCell is a cell of which both products exist: inputs are those, the old state and
-// the biases of both.
-func evalCell(cell *array.Cell) *op.Eval {
-	// each calls f for each row with both products, their biases added, and the old state.
+// gatesOf are so many gates of a width, side by side in a matrix or in a bias; absent ones of
+// nil.
+func gatesOf(m op.Machine, t *op.Tensor, n int, rows, width int64) []kernel.Tensor {
+	out := make([]kernel.Tensor, n)
+	if t == nil {
+		return out
+	}
+	all := op.As(m, t)
+	if t.Rank() == 1 {
+		all = lines(all, rows)
+	}
+	for i := range out {
+		out[i] = columnsOf(all, int64(i)*width, width)
+	}
+	return out
+}
+
+// sumGates are the gradients of a bias; none if it is absent.
+func sumGates(m op.Machine, bias, gates *op.Tensor) error {
+	if bias == nil {
+		return nil
+	}
+	return m.Launch(kernel.Sum, []kernel.Tensor{lines(op.As(m, bias), gates.Dim(0)), op.As(m, gates)}, nil, 1)
+}
+
+// Cells of which both products exist: inputs are those, the old state and the biases of
+// both. A GRU's workspace has room for the old state, which is read where it is.
+var (
+	evalLSTMCell = &op.Eval{ByFormula: cellOnArrays(array.LSTM),
+		Forward: func(m op.Machine, c *op.Call) error {
+			rows, width := c.In[2].Dim(0), c.In[2].Dim(1)
+			gates := func(t *op.Tensor) []kernel.Tensor { return gatesOf(m, t, 4, rows, width) }
+			return m.Launch(kernel.LSTMCell, slices.Concat([]kernel.Tensor{op.As(m, c.Out[0]), op.As(m, c.Out[1])}, gates(c.Out[2]), []kernel.Tensor{op.As(m, c.In[2])},
+				gates(c.In[0]), gates(c.In[1]), gates(c.Opt(3)), gates(c.Opt(4))), nil)
+		},
+		Backward: func(m op.Machine, b *op.Back) error {
+			rows, width := b.InM[2].Dim(0), b.InM[2].Dim(1)
+			gates := func(t *op.Tensor) []kernel.Tensor { return gatesOf(m, t, 4, rows, width) }
+			err := m.Launch(kernel.LSTMCellGrad, slices.Concat(gates(b.Results[0]), []kernel.Tensor{op.As(m, b.Results[2]), {}, op.As(m, b.SavedOut(1)), op.As(m, b.SavedIn(2))},
+				gates(b.SavedOut(2)), []kernel.Tensor{op.As(m, b.Grads[0]), {}, op.As(m, b.Grads[1])}), nil)
+			if err != nil {
+				return err
+			}
+			return sumGates(m, b.Results[3], b.Results[0])
+		}}
+	evalGRUCell = &op.Eval{ByFormula: cellOnArrays(array.GRU),
+		Forward: func(m op.Machine, c *op.Call) error {
+			rows, width := c.In[2].Dim(0), c.In[2].Dim(1)
+			gates := func(t *op.Tensor) []kernel.Tensor { return gatesOf(m, t, 3, rows, width) }
+			kept := gatesOf(m, c.Out[1], 5, rows, width)
+			return m.Launch(kernel.GRUCell, slices.Concat([]kernel.Tensor{op.As(m, c.Out[0])}, kept[:3], []kernel.Tensor{kept[4], op.As(m, c.In[2])},
+				gates(c.In[0]), gates(c.In[1]), gates(c.Opt(3)), gates(c.Opt(4))), nil)
+		},
+		Backward: func(m op.Machine, b *op.Back) error {
+			rows, width := b.InM[2].Dim(0), b.InM[2].Dim(1)
+			gates := func(t *op.Tensor) []kernel.Tensor { return gatesOf(m, t, 3, rows, width) }
+			kept := gatesOf(m, b.SavedOut(1), 5, rows, width)
+			err := m.Launch(kernel.GRUCellGrad, slices.Concat(gates(b.Results[0]), gates(b.Results[1]), []kernel.Tensor{op.As(m, b.Results[2]), op.As(m, b.SavedIn(2))},
+				kept[:3], []kernel.Tensor{kept[4], op.As(m, b.Grads[0]), {}}), nil)
+			for i := range 2 {
+				if err == nil {
+					err = sumGates(m, b.Results[3+i], b.Results[i])
+				}
+			}
+			return err
+		}}
+)
+
+// cellOnArrays is such a cell as mathematics.
+func cellOnArrays(cell *array.Cell) *op.Eval {
+	of := array.Over[float64](cell)
+	// each calls f for each row with both products, their biases added, or with their sum,
+	// and the old state.
 	each := func(a op.Arrays, in []*op.Tensor, f func(row int, i, h, old []float64)) {
 		var products [2][]float64
 		for k := range products {
@@ -151,6 +223,11 @@ func evalCell(cell *array.Cell) *op.Eval {
 				}
 			}
 			products[k] = p
+		}
+		if !cell.Apart {
+			for j, v := range products[1] {
+				products[0][j] += v
+			}
 		}
 		old := a.Array(in[2])
 		n := old.Size[1]
@@ -163,7 +240,7 @@ func evalCell(cell *array.Cell) *op.Eval {
 		hidden, state := make([]float64, c.Out[0].Numel()), make([]float64, c.Out[0].Numel())
 		each(a, c.In, func(r int, i, h, old []float64) {
 			n := len(old)
-			cell.Forward(i, h, old, hidden[r*n:r*n+n], state[r*n:r*n+n])
+			of.Forward(i, h, old, hidden[r*n:r*n+n], state[r*n:r*n+n], make([]float64, cell.Kept*n))
 		})
 		a.Put(c.Out[0], hidden)
 		if cell == array.LSTM {
@@ -181,10 +258,13 @@ func evalCell(cell *array.Cell) *op.Eval {
 		ghidden, gstate, gold := grad(0), grad(1), make([]float64, n)
 		gi, gh := make([]float64, rows*gates), make([]float64, rows*gates)
 		each(a, b.SavedIns(), func(r int, i, h, old []float64) {
-			w, g := width, gates
-			kept := cell.Forward(i, h, old, make([]float64, w), make([]float64, w))
-			cell.Backward(kept, old, ghidden[r*w:r*w+w], gstate[r*w:r*w+w], gi[r*g:r*g+g], gh[r*g:r*g+g], gold[r*w:r*w+w])
+			w, g, kept := width, gates, make([]float64, cell.Kept*width)
+			of.Forward(i, h, old, make([]float64, w), make([]float64, w), kept)
+			of.Backward(kept, old, ghidden[r*w:r*w+w], gstate[r*w:r*w+w], gi[r*g:r*g+g], gh[r*g:r*g+g], gold[r*w:r*w+w])
 		})
+		if !cell.Apart {
+			gh = gi
+		}
 		for k, v := range [][]float64{gi, gh} {
 			a.Put(a.Wanted(b, k), v)
 			if bias := a.Wanted(b, 3+k); bias != nil {

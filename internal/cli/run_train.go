@@ -107,6 +107,12 @@ func (e *execution) train(c *cobra.Command, s *Streams, r *estimate.Recipe, devi
 		patient(ctx)
 		ctx = context.WithoutCancel(ctx)
 	}
+	j.Program.Steps = int64(e.last)
+	for _, o := range j.Program.Optimizers {
+		if o.Unrated != "" {
+			rep.Add(note.ConstantRate.New("the learning rate stays: %s", o.Unrated))
+		}
+	}
 	steps := &steps{e: e, s: s, ctx: c.Context(), last: e.last, progress: newProgress(s), rep: rep, gpu: gpu, batch: j.Program.Batch}
 	if v := j.Program.Eval; v != nil {
 		steps.every = v.Every

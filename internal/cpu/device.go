@@ -30,6 +30,9 @@ func New(capacity tensor.Bytes, occupied ...tensor.Bytes) *Device {
 // Limit bounds the memory of a device that has given out none yet.
 func (d *Device) Limit(n tensor.Bytes) { d.VirtualDriver = allocsim.NewVirtualDriver(n) }
 
+// OnHost implements runtime.Device.
+func (d *Device) OnHost() bool { return true }
+
 // Name implements runtime.Device.
 func (d *Device) Name() string { return "cpu" }
 

@@ -3,6 +3,7 @@ package cpu
 import (
 	"math"
 	"strings"
+	"sync"
 
 	"github.com/memplan/memplan/internal/kernel"
 )
@@ -118,6 +119,14 @@ func apply(op string, y []float64, x [][]float64) {
 		for i := range y {
 			y[i] = min(a[i], b[i])
 		}
+	case "tanh":
+		for i := range y {
+			y[i] = math.Tanh(a[i])
+		}
+	case "sigmoid":
+		for i := range y {
+			y[i] = 1 / (1 + math.Exp(-a[i]))
+		}
 	case "choose":
 		for i := range y {
 			y[i] = choose(a[i], b[i], x[2][i], x[3][i])
@@ -144,8 +153,10 @@ func byFormula[T float](l *launch) error {
 			lines = append(lines, a)
 		}
 	}
+	states := sync.Pool{New: func() any { return newFormula(l) }}
 	l.over().each(func(at []int, n int, step []int) {
-		f := newFormula(l)
+		f := states.Get().(*formula)
+		defer states.Put(f)
 		for from := 0; from < n; from += formulaRun {
 			m := min(formulaRun, n-from)
 			for o, name := range k.Tensors {

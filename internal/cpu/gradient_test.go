@@ -12,7 +12,7 @@ import (
 
 // derivative says which kernel one is the derivative of. Their operands have the
 // same names but for a, the operand of functions of one, which is x, and y,
-// which is r; a result gx is the gradient of x.
+// which is r; a result gx is the gradient of x. What y is comes first.
 type derivative struct {
 	of   *kernel.Kernel
 	away float64 // least distance from what functions have kinks at
@@ -49,6 +49,8 @@ var derivatives = map[*kernel.Kernel]derivative{
 	kernel.ClampGrad: {of: kernel.Hardtanh, away: 0.01}, kernel.MinimumGrad: {of: kernel.Minimum}, kernel.NormGrad: {of: kernel.Norm},
 	kernel.AttentionMaskGrad: {of: kernel.Attention},
 	kernel.IndexPairsGrad:    {of: kernel.IndexPairs},
+	kernel.LSTMCellGrad:      {of: kernel.LSTMCell}, kernel.GRUCellGrad: {of: kernel.GRUCell},
+	kernel.TanhCellGrad: {of: kernel.TanhCell}, kernel.ReluCellGrad: {of: kernel.ReluCell, away: 0.01},
 }
 
 // TestDerivatives lists the kernels that are derivatives, so that none is left
@@ -184,7 +186,7 @@ func (d derivative) check(h host, k *kernel.Kernel, c *kerneltest.Case) bool {
 			forward[name] = o
 		}
 	}
-	y := forward["y"]
+	y := forward[operandNames(d.of)[0]]
 	if len(y.v) == 0 {
 		return false
 	}

@@ -3,6 +3,7 @@ package cpu
 import (
 	"math"
 
+	"github.com/memplan/memplan/internal/approx"
 	"github.com/memplan/memplan/internal/tensor"
 )
 
@@ -111,7 +112,7 @@ func unaryByExp(f func(a float64, exp func(float64) float64) float64) row {
 	bind := func(e func(float64) float64) func([]float64) func(float64) float64 {
 		return func([]float64) func(float64) float64 { return func(a float64) float64 { return f(a, e) } }
 	}
-	return floats(map1[float32](bind(exp)), map1[float64](bind(math.Exp)))
+	return floats(map1[float32](bind(approx.Exp)), map1[float64](bind(math.Exp)))
 }
 
 // binaryByExp is that of two.
@@ -119,7 +120,7 @@ func binaryByExp(f func(a, b float64, exp func(float64) float64) float64) row {
 	bind := func(e func(float64) float64) func([]float64) func(a, b float64) float64 {
 		return func([]float64) func(a, b float64) float64 { return func(a, b float64) float64 { return f(a, b, e) } }
 	}
-	return floats(map2[float32](bind(exp)), map2[float64](bind(math.Exp)))
+	return floats(map2[float32](bind(approx.Exp)), map2[float64](bind(math.Exp)))
 }
 
 // binary is a row of a function of two.

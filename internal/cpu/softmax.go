@@ -3,6 +3,7 @@ package cpu
 import (
 	"math"
 
+	"github.com/memplan/memplan/internal/approx"
 	"github.com/memplan/memplan/internal/kernel"
 	"github.com/memplan/memplan/internal/tensor"
 )
@@ -101,7 +102,7 @@ func exponentials[T float](y, x []T, shift float64) float64 {
 	if single, ok := any(x).([]float32); ok {
 		to, _ := any(y).([]float32)
 		for i, v := range single {
-			e := exp(float64(v) - shift)
+			e := approx.Exp(float64(v) - shift)
 			all[i%lanes] += e
 			if to != nil {
 				to[i] = float32(e)
@@ -174,7 +175,7 @@ func softmaxGrads[T float](logarithm bool) runner {
 			return err
 		}
 		n := int(size.At(-1))
-		exp := exponential[T]()
+		exp := approx.ExpFor[T]()
 		l.lines(func(at []int) {
 			var lend buffers[T]
 			defer lend.release()

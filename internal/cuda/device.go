@@ -282,6 +282,9 @@ func (d *Device) Close() error {
 	return err
 }
 
+// OnHost implements runtime.Device.
+func (d *Device) OnHost() bool { return false }
+
 // Name implements runtime.Device.
 func (d *Device) Name() string { return d.name }
 

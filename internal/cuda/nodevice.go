@@ -25,6 +25,9 @@ func Open(int) (*Device, error) { return nil, errNotBuilt }
 // Close implements runtime.Device.
 func (d *Device) Close() error { return nil }
 
+// OnHost implements runtime.Device.
+func (d *Device) OnHost() bool { return false }
+
 // Name implements runtime.Device.
 func (d *Device) Name() string { return "no GPU" }
 

@@ -24,7 +24,7 @@ func updates(c *kernel.Call) ([]launch, error) {
 // updateSource is kernels/update.cuh.
 func updateSource() string {
 	var b strings.Builder
-	b.WriteString(`// Written by go test ./internal/cuda -update from the formulas of package optim and of torch.lerp.
+	b.WriteString(`// Written by go test ./internal/cuda -update from the formulas of packages optim and kernel.
 // Numbers are computed in double precision, elements in single.
 #pragma once
 
@@ -106,7 +106,7 @@ func term(t *kernel.Term, number map[string]bool) (text string, double bool) {
 	case t.Op == "":
 		return "v_" + t.Name, false
 	}
-	functions := map[string]string{"sqrt": "square_root", "abs": "magnitude", "max": "larger", "min": "smaller"}
+	functions := map[string]string{"sqrt": "square_root", "abs": "magnitude", "max": "larger", "min": "smaller", "tanh": "tanh_", "sigmoid": "sigmoid_"}
 	name, called := functions[t.Op]
 	if !called {
 		name, called = t.Op, kernel.Functions[t.Op] != 2 || len(t.Op) > 1

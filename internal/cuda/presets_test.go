@@ -1,17 +1,15 @@
 package cuda
 
 import (
-	"slices"
 	"testing"
 
-	"github.com/memplan/memplan/internal/cpu"
 	"github.com/memplan/memplan/internal/estimate"
 	"github.com/memplan/memplan/internal/runtime"
 	"github.com/memplan/memplan/specs"
 )
 
-// TestPresets plans a step of every preset: a GPU's kernels take all calls, and what they leave
-// to host memory is what those of the CPU do, which package runtime lists.
+// TestPresets plans a step of every preset: a GPU's kernels take all calls, and nothing is left
+// to host memory.
 func TestPresets(t *testing.T) {
 	jobs := map[string]*estimate.Job{}
 	for _, preset := range specs.Names() {
@@ -38,9 +36,8 @@ func TestPresets(t *testing.T) {
 			t.Errorf("%s: %v", preset, err)
 			continue
 		}
-		onCPU, err := runtime.Probe(j.Program, j.Machine.Env, cpu.New(0))
-		if err != nil || !slices.Equal(onGPU.HostOperators, onCPU.HostOperators) {
-			t.Errorf("%s: computed in host memory are %q beside a GPU, %q on the CPU (%v)", preset, onGPU.HostOperators, onCPU.HostOperators, err)
+		if len(onGPU.HostOperators) > 0 {
+			t.Errorf("%s: computed in host memory are %q", preset, onGPU.HostOperators)
 		}
 	}
 }

@@ -63,12 +63,10 @@ func (j *job) staticEvalBatch() {
 		j.lastBatch = j.newBatch(e.Last.Inputs)
 	}
 	if j.Executes() {
-		j.Must(j.backend.EndEval(0))
+		_, err := j.backend.EndEval(0)
+		j.Must(err)
 	}
 }
-
-// lossName is what a spec calls the value that is trained, in a step and in an evaluation.
-const lossName = "loss"
 
 // evaluated runs a statement of an evaluation, and tells the backend of the batch that begins
 // with it, or of the loss that it computes.
@@ -99,7 +97,7 @@ func (j *job) evaluate(e *program.Eval) {
 	if j.Executes() {
 		j.backend.BeginEval()
 	}
-	loss := slices.Index(e.Fn.Slots, lossName)
+	loss := slices.Index(e.Fn.Slots, program.LossName)
 	for range e.Batches {
 		for i := range e.Fn.Body {
 			j.evaluated(&e.Fn.Body[i], loss)
@@ -108,7 +106,9 @@ func (j *job) evaluate(e *program.Eval) {
 	}
 	if j.Executes() {
 		j.backend.EvalBatch()
-		j.Must(j.backend.EndEval(int(j.stepNo)))
+		mean, err := j.backend.EndEval(int(j.stepNo))
+		j.Must(err)
+		j.measureRates(mean)
 	}
 	for _, k := range e.Kept { // the locals, in the order of their first appearance
 		j.LetGo(j.kept[k.Name])

@@ -41,12 +41,12 @@ type Backend interface {
 	Loss(t *op.Tensor) error
 
 	// BeginEval is told that an evaluation begins, or that its batches are made, and EndEval
-	// that it is over, after step n. EvalLoss is told each value of the loss, of which the last
+	// that it is over, after step n; it gives the mean loss, NaN if there is none. EvalLoss is told each value of the loss, of which the last
 	// of a batch counts, and EvalBatch that a batch is over, if one has begun.
 	BeginEval()
 	EvalLoss(t *op.Tensor) error
 	EvalBatch()
-	EndEval(n int) error
+	EndEval(n int) (loss float64, err error)
 
 	// EndStep is told that step n, from 1, is over.
 	EndStep(n int) error

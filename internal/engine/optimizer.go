@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"cmp"
+
 	"github.com/memplan/memplan/internal/engine/autograd"
 	"github.com/memplan/memplan/internal/engine/distributed"
 	"github.com/memplan/memplan/internal/engine/python"
@@ -38,7 +40,7 @@ func (j *job) makeOptimizers() {
 			if len(groups) == 0 {
 				groups = []any{o.Args}
 			}
-			j.rates[i] = optim.NewRates(s.Schedule, groups)
+			j.rates[i] = optim.NewRates(s.Schedule, groups, cmp.Or(j.prog.Steps, j.steps))
 		}
 		s := stepper{groups: make([][]int, max(len(o.Groups), 1))}
 		var cells []*python.Cell
@@ -166,6 +168,9 @@ func (j *job) optimize(i int) {
 		j.Quiet(func() { o.Row.Step(j, groups) })
 		j.update(i, groups)
 	}
+	if s := o.Scheduler; s != nil && s.Trainer {
+		j.stepRates(i)
+	}
 	for _, c := range j.opts[i] {
 		if o := autograd.Of(c.T); o.Grad != nil {
 			j.Changes(c.T)
@@ -180,6 +185,15 @@ func (j *job) optimize(i int) {
 func (j *job) stepRates(i int) {
 	if err := j.rates[i].Step(); j.Executes() {
 		j.Must(err)
+	}
+}
+
+// measureRates steps the schedulers that an evaluation steps, by its loss.
+func (j *job) measureRates(loss float64) {
+	for i, o := range j.prog.Optimizers {
+		if o.Measures() {
+			j.rates[i].Measured(loss)
+		}
 	}
 }
 

@@ -117,6 +117,7 @@ type job struct {
 	compiled map[string]*compiled.Model      // models that torch.compile compiled
 	totals   Totals
 	stepNo   int64
+	steps    int64 // that are to be played; 0: until two are alike
 }
 
 // script is the function of the job whose statements run: the step, or an
@@ -158,7 +159,9 @@ func PlayUnless(m *limit.Meter, prog *program.Job, env op.Env, steps int, fails 
 }
 
 func playUnless(m *limit.Meter, prog *program.Job, env op.Env, backend Backend, steps int, fails func(first *Played) bool) (*Played, error) {
-	return newJob(m, prog, env, backend).play(steps, fails)
+	j := newJob(m, prog, env, backend)
+	j.steps = int64(steps)
+	return j.play(steps, fails)
 }
 
 func newJob(m *limit.Meter, prog *program.Job, env op.Env, backend Backend) *job {

@@ -189,18 +189,31 @@ func (s *script) evaluateText() {
 		s.printf("with torch.%s():", e.Context)
 		s.indent++
 	}
+	measured := slices.ContainsFunc(s.job.Optimizers, (*program.Optimizer).Measures)
+	if measured {
+		s.printf("%s = []", s.lossesName())
+	}
 	s.printf("for _ in range(%d):", e.Batches)
 	s.indent++
 	contexts := ""
 	if s.job.Autocast {
 		contexts = s.autocast()
 	}
-	s.statements(&printer{script: s, fn: e.Fn, class: e.Aux, evaluating: true}, e.Fn.Body, contexts)
+	p := &printer{script: s, fn: e.Fn, class: e.Aux, evaluating: true}
+	s.statements(p, e.Fn.Body, contexts)
+	if measured {
+		s.printf("%s.append(%s.item())", s.lossesName(), p.local(e.Loss()))
+	}
 	s.indent--
 	if e.Context != "" {
 		s.indent--
 	}
 	s.modes("train")
+	for _, o := range s.job.Optimizers {
+		if o.Measures() {
+			s.printf("%s.step(sum(%s) / %d)", s.schedulerName(o.Name), s.lossesName(), e.Batches)
+		}
+	}
 	s.indent--
 }
 

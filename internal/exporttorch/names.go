@@ -58,6 +58,10 @@ func (s *script) optimizerName(name string) string { return s.name(nameKey{globa
 func (s *script) schedulerName(optimizer string) string {
 	return s.name(nameKey{global, "scheduler", strings.Replace(optimizer, "optimizer", "scheduler", 1)})
 }
+
+// lossesName is the variable of an evaluation that holds the losses of its batches.
+func (s *script) lossesName() string { return s.name(nameKey{global, "evaluation", "losses"}) }
+
 func (s *script) criterion(path string) string { return s.name(nameKey{global, "criterion", path}) }
 func (s *script) keptName(name string) string  { return s.name(nameKey{global, "kept", name}) }
 func (s *script) className(c *program.Class) string {

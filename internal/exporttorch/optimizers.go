@@ -39,7 +39,7 @@ func (s *script) optimizers() {
 // schedulers prints the constructors of what schedules learning rates.
 func (s *script) schedulers() {
 	for _, o := range s.job.Optimizers {
-		if o.Scheduler != nil {
+		if o.Scheduler != nil && !o.Scheduler.Trainer {
 			s.printf("%s = %s", s.schedulerName(o.Name), scheduler(o.Scheduler, s.optimizerName(o.Name)))
 		}
 	}

@@ -84,6 +84,7 @@ func (el *building) optimizer(name string, def *spec.OptimizerDef, models []stri
 	}
 	o.Args, o.Groups = args, groups
 	el.rates(o, def.Scheduler)
+	el.trainerRates(o)
 }
 
 // groupsOf are the groups that a definition gives, in its own key or beside the

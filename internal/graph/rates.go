@@ -1,10 +1,14 @@
 package graph
 
 import (
+	"cmp"
+	"fmt"
+
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/optim"
 	"github.com/memplan/memplan/internal/program"
 	"github.com/memplan/memplan/internal/spec"
+	"github.com/memplan/memplan/internal/trainer"
 )
 
 // The keys beside and in a scheduler.
@@ -28,6 +32,9 @@ func (el *building) rates(o *program.Optimizer, v *spec.Value) {
 		}
 		return true
 	})
+	if every > 0 && s.Row.Measures != nil {
+		el.fail(v.Span, "%s steps after each evaluation; its every is that of eval", s.Row.Name)
+	}
 	if s.Every = every; every == 1 {
 		s.Every = 0
 	}
@@ -43,6 +50,74 @@ func (el *building) rates(o *program.Optimizer, v *spec.Value) {
 		}
 	}
 	o.Scheduler = s
+}
+
+// trainerRates gives an optimizer the schedule of transformers.Trainer, or says why its
+// rates stay.
+func (el *building) trainerRates(o *program.Optimizer) {
+	t := el.spec.Trainer
+	if t == nil || !t.OfTransformers() || t.Args().Table == nil || o.Scheduler != nil {
+		return
+	}
+	r, err := ratesOf(t.Args())
+	if lr := optim.LR(o.Args); lr != nil {
+		r.LR = *lr
+	}
+	s := optim.OfTrainer(r)
+	for _, args := range o.AllArgs() {
+		err = cmp.Or(err, s.Suits(args))
+	}
+	if err = cmp.Or(err, r.Check()); err != nil {
+		o.Unrated = err.Error()
+		return
+	}
+	o.Scheduler = &program.Scheduler{Schedule: s, Trainer: true}
+}
+
+// ratesOf is what arguments of transformers.Trainer say of learning rates. The warmup is
+// warmup_steps and, up to transformers 4, warmup_ratio where that is 0, or from 5 on
+// warmup_ratio where it is given (training_args.py: get_warmup_steps).
+func ratesOf(a *spec.Arguments) (*optim.TrainerRates, error) {
+	r := &optim.TrainerRates{Type: a.Text("lr_scheduler_type"), Warmup: a.Number("warmup_steps"), Total: max(a.Int("max_steps"), 0), Kwargs: map[string]any{}}
+	if a.Has("warmup_ratio") && (a.Release != trainer.Old || r.Warmup <= 0) {
+		r.Warmup = a.Number("warmup_ratio")
+	}
+	kwargs, _ := a.Value("lr_scheduler_kwargs").(*spec.Value)
+	if kwargs == nil {
+		return r, nil
+	}
+	for _, p := range kwargs.Pairs {
+		switch v := p.Value; v.Kind {
+		case spec.Int:
+			r.Kwargs[p.Key.Str] = float64(v.Int)
+		case spec.Float:
+			r.Kwargs[p.Key.Str] = v.Float
+		case spec.Str:
+			r.Kwargs[p.Key.Str] = v.Str
+		case spec.Null:
+		default:
+			return r, fmt.Errorf("lr_scheduler_kwargs with %s: %s is not computed", p.Key.Str, v.Describe())
+		}
+	}
+	return r, nil
+}
+
+// measuredRates holds evaluations against the schedulers that step by their loss.
+func (el *elaborator) measuredRates() {
+	for i, o := range el.job.Optimizers {
+		if !o.Measures() {
+			continue
+		}
+		name, at, e := o.Scheduler.Row.Name, el.optimDefs[i].Scheduler.Span, el.job.Eval
+		switch {
+		case e == nil:
+			el.fail(at, "%s steps after each evaluation, by its loss: write eval: {every: 100, batches: 8}", name)
+		case e.Loss() < 0:
+			el.fail(at, "%s steps by the loss of the evaluation, whose statements give none; call a value loss, and do not delete it", name)
+		case e.Last != nil:
+			el.fail(at, "%s steps by the loss of the evaluation, whose batches have several sizes; this is not modelled", name)
+		}
+	}
 }
 
 // scheduler reads a name, or a name with arguments; beside takes keys that stand beside it.

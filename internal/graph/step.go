@@ -129,7 +129,7 @@ func updateScale(f *program.Func) {
 // stepRates puts scheduler.step() behind the last step of its optimizer.
 func (el *elaborator) stepRates() {
 	for i, o := range el.job.Optimizers {
-		if o.Scheduler == nil {
+		if o.Scheduler == nil || o.Scheduler.Trainer || o.Measures() {
 			continue
 		}
 		body := el.job.Step.Body

@@ -18,6 +18,7 @@ func (el *building) change() {
 	el.optimGiven()
 	t.InBackward()
 	el.inLoop(el.evaluation)
+	el.measuredRates()
 	t.FuseEvaluation()
 	t.Parallel()
 	t.ChannelsLast()

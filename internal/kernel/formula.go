@@ -37,7 +37,7 @@ type Term struct {
 
 // Functions are what formulas may call or write as operators, with how many terms
 // each takes. choose(x, a, b, c) is a for x > 0, b for x < 0, c otherwise.
-var Functions = map[string]int{"+": 2, "-": 2, "*": 2, "/": 2, "sqrt": 1, "abs": 1, "sign": 1, "max": 2, "min": 2, "choose": 4}
+var Functions = map[string]int{"+": 2, "-": 2, "*": 2, "/": 2, "sqrt": 1, "abs": 1, "sign": 1, "max": 2, "min": 2, "choose": 4, "tanh": 1, "sigmoid": 1}
 
 // parseFormula reads lines whose expressions are written as in Go.
 func parseFormula(lines []string) (Formula, error) {
@@ -124,13 +124,19 @@ func (k *Kernel) Variables() []string {
 // All of them are made where a package starts, so that a device's generated code has
 // them.
 func Elementwise(name, operands, numbers string, lines ...string) *Kernel {
+	return byFormula(name, operands, "g", numbers, lines...)
+}
+
+// byFormula is a kernel whose operands are some that it writes, and some that it reads; of
+// these, the first is written where a line says so. One that is absent is 0 where it is read.
+func byFormula(name, written, read, numbers string, lines ...string) *Kernel {
 	f, err := parseFormula(lines)
-	ts := append(strings.Fields(operands), "g")
-	k := Kernel{Name: name, Tensors: ts, Outputs: len(ts) - 1, Floats: strings.Fields(numbers), Formula: f, index: -1}
+	writes, reads := strings.Fields(written), strings.Fields(read)
+	k := Kernel{Name: name, Tensors: slices.Concat(writes, reads), Outputs: len(writes), Floats: strings.Fields(numbers), Formula: f, index: -1}
 	if err == nil {
 		err = k.checkNames()
 	}
-	if slices.ContainsFunc(f, func(a Assignment) bool { return a.To == "g" }) {
+	if slices.ContainsFunc(f, func(a Assignment) bool { return a.To == reads[0] }) {
 		k.Outputs++
 	}
 	if err == nil && byName[name] != nil {

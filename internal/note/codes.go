@@ -85,6 +85,7 @@ var (
 	HostMemory    = code(Code{Name: "host-memory", Doc: "a run on the CPU nearly takes all host memory"})
 	EvaluatedOn   = code(Code{Name: "evaluated-on", Doc: "evaluations see what is trained on"})
 	StepsSkipped  = code(Code{Name: "steps-skipped", Doc: "GradScaler skipped optimizer steps"})
+	ConstantRate  = code(Code{Name: "constant-rate", Doc: "a trainer's schedule of the learning rate is not computed"})
 	ByNumbers     = code(Code{Name: "by-numbers", Doc: "allocations depend on the values of tensors"})
 	ExecutedOn    = code(Code{Name: "executed-on", Doc: "a job was executed on another GPU than its spec names"})
 	FewerGPUs     = code(Code{Name: "fewer-gpus", Doc: "one process runs in place of several"})

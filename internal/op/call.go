@@ -116,6 +116,15 @@ func (c *Call) Within(f func()) {
 	f()
 }
 
+// Compute computes within Run or Grad, if anything executes the row: what Eval.Inside says.
+func (c *Call) Compute(f func(m Machine) error) {
+	if x, ok := c.Exec.(interface {
+		Compute(*Op, func(Machine) error)
+	}); ok {
+		x.Compute(c.Op, f)
+	}
+}
+
 // Do1 runs an operator with one result.
 func (c *Call) Do1(r *Op, args any, in ...*Tensor) *Tensor { return c.Do(r, args, in...)[0] }
 

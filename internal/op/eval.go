@@ -20,12 +20,18 @@ type Eval struct {
 	// InParts says that the derivative is the operators of which Grad makes it, which
 	// are computed one by one.
 	InParts bool
+	// Inside says that Run and Grad compute themselves, by Compute, while memory lives that
+	// they free before they end.
+	Inside bool
 	// Over says that the results are computed where inputs lie, though the operator is
 	// not in place.
 	Over bool
 
 	Single    bool  // elements and gradients are functions of the elements in their places
 	ByFormula *Eval // of kernels, the same by a formula; nil: they have none. Tests hold both
+	// FormulaOnHost says that ByFormula computes where the device's memory is the host's, as
+	// it is faster there.
+	FormulaOnHost bool
 }
 
 // Machine is what computes values.
@@ -41,7 +47,8 @@ type Machine interface {
 	Wanted(b *Back, i int) *Tensor
 	// Draw is the seed of the next random numbers.
 	Draw() int64
-	// Note keeps what belongs to the block that t lies in, for as long as the block lives.
+	// Note keeps what belongs to the block that t lies in, for as long as the block lives. A
+	// copy of t has it, too.
 	Note(t *Tensor, what any)
 	// Noted is what was noted of t's block, or nil.
 	Noted(t *Tensor) any
@@ -62,10 +69,14 @@ type Arrays interface {
 	Array(t *Tensor) *array.Array
 	// Get reads a tensor; nil is nil.
 	Get(t *Tensor) []float64
+	// Singles reads a tensor in float32; nil is nil.
+	Singles(t *Tensor) []float32
 	// Like reads a tensor as it is broadcast to a size; nil is nil.
 	Like(t *Tensor, size tensor.Dims) []float64
 	// Put writes a tensor; nil is nothing.
 	Put(t *Tensor, v []float64)
+	// PutSingles writes a tensor, of numbers in float32; nil is nothing.
+	PutSingles(t *Tensor, v []float32)
 	// PutSummed writes v, which has a size, into a tensor that was broadcast to it.
 	PutSummed(t *Tensor, v []float64, size tensor.Dims)
 	// Fail notes an error, of which the first counts; nothing is written behind it.

@@ -30,6 +30,8 @@ type ScheduleRow struct {
 	Base func(args any) float64
 	// Restart resets what Next counts; both are nil of schedulers that count steps alone.
 	Restart, Next func(s *scheduler)
+	// Measures steps by a metric, where the others step by their own count; nil: they do.
+	Measures func(s *scheduler, metric float64)
 	// Parts reports that the arguments hold schedulers.
 	Parts bool
 	// Last is the last step, beyond which PyTorch raises a ValueError; nil: there is none.
@@ -94,15 +96,16 @@ type rate struct {
 
 // scheduler is one under way.
 type scheduler struct {
-	row    *ScheduleRow
-	args   any
-	parts  []*scheduler
-	groups []*rate
-	base   []float64
-	epoch  int64 // as last_epoch
-	steps  int64 // as _step_count
-	cur    int64 // of CosineAnnealingWarmRestarts
-	period int64
+	row     *ScheduleRow
+	args    any
+	parts   []*scheduler
+	groups  []*rate
+	base    []float64
+	epoch   int64 // as last_epoch
+	steps   int64 // as _step_count
+	cur     int64 // of CosineAnnealingWarmRestarts
+	period  int64
+	plateau *plateau // of ReduceLROnPlateau
 }
 
 // newScheduler constructs one, which makes a first step.
@@ -110,6 +113,10 @@ func newScheduler(s *Schedule, groups []*rate) *scheduler {
 	x := &scheduler{row: s.Row, args: s.Args, groups: groups}
 	for _, p := range s.Parts {
 		x.parts = append(x.parts, newScheduler(p, groups))
+	}
+	if a, is := s.Args.(*plateauArgs); is {
+		x.plateau = newPlateau(a)
+		return x
 	}
 	switch s.Row.Name {
 	case sequential:
@@ -205,6 +212,9 @@ func (s *Schedule) Check() error {
 			if p.Row.Parts {
 				return fmt.Errorf("%s is made of single schedulers, not of %s", s.Row.Name, p.Row.Name)
 			}
+			if p.Row.Measures != nil {
+				return fmt.Errorf("%s has schedulers that step by themselves; %s steps by what an evaluation gives", s.Row.Name, p.Row.Name)
+			}
 		}
 	}
 	if a, is := s.Args.(*SequentialArgs); is {
@@ -258,6 +268,9 @@ func number(args any, name string) *float64 {
 	return f.Addr().Interface().(*float64)
 }
 
+// LR is the learning rate among arguments; nil if it is none of their numbers.
+func LR(args any) *float64 { return number(args, "lr") }
+
 // momentum is the first of betas or, without them, momentum; nil if there is neither.
 func momentum(args any) *float64 {
 	if f := field(args, "betas"); f.IsValid() {
@@ -299,9 +312,13 @@ type Rates struct {
 	done   int64
 }
 
-// NewRates begins a schedule over groups with arguments of their own.
-func NewRates(s *Schedule, groups []any) *Rates {
+// NewRates begins a schedule over groups with arguments of their own, in a training of
+// so many steps.
+func NewRates(s *Schedule, groups []any, steps int64) *Rates {
 	r := &Rates{}
+	if t, is := s.Args.(*TrainerRates); is {
+		s = &Schedule{Row: s.Row, Args: t.over(steps)}
+	}
 	for _, args := range groups {
 		own := copied(args)
 		g := &rate{lr: *number(own, "lr")}
@@ -328,6 +345,12 @@ func (r *Rates) Step() error {
 	r.s.step()
 	r.apply()
 	return nil
+}
+
+// Measured is scheduler.step(metric).
+func (r *Rates) Measured(metric float64) {
+	r.s.row.Measures(r.s, metric)
+	r.apply()
 }
 
 // LR is the learning rate of a group.

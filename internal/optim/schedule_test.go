@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -83,6 +84,7 @@ func TestSchedules(t *testing.T) {
 		Cases []struct {
 			Optimizer string
 			Scheduler json.RawMessage
+			Metrics   []string // of schedulers that step by one
 			Rates     [][][2]float64
 		}
 	}
@@ -100,7 +102,7 @@ func TestSchedules(t *testing.T) {
 			if c.Optimizer == "Adam" {
 				groups = []any{&adamArgs{LR: 0.1, Betas: []float64{0.9, 0.999}}, &adamArgs{LR: 0.02, Betas: []float64{0.9, 0.999}}}
 			}
-			r := NewRates(s, groups)
+			r := NewRates(s, groups, 0)
 			for i, want := range c.Rates {
 				for g := range groups {
 					args := r.Args(g)
@@ -108,6 +110,17 @@ func TestSchedules(t *testing.T) {
 						continue
 					}
 					t.Fatalf("step %d, group %d: rate %v, momentum %v; PyTorch %v", i, g, r.LR(g), *momentum(args), want[g])
+				}
+				if i < len(c.Metrics) {
+					metric, err := strconv.ParseFloat(c.Metrics[i], 64)
+					if err != nil {
+						t.Fatal(err)
+					}
+					r.Measured(metric)
+					continue
+				}
+				if s.Row.Measures != nil {
+					continue
 				}
 				if err := r.Step(); err != nil && i+1 < len(c.Rates) {
 					t.Fatal(err)
@@ -136,8 +149,11 @@ func TestScheduleErrors(t *testing.T) {
 		"step_size must be at least 1":                                {Row: LookupSchedule("StepLR"), Args: &stepArgs{}},
 		"OneCycleLR needs total_steps, or epochs and steps_per_epoch": {Row: LookupSchedule("OneCycleLR"), Args: &oneCycleArgs{}},
 		"divides by zero": {Row: LookupSchedule("OneCycleLR"), Args: &oneCycleArgs{Total: int64of(10), Start: 0.1}},
-		"SequentialLR needs schedulers, at least one":  {Row: LookupSchedule(sequential), Args: &SequentialArgs{}},
-		"2 schedulers need 1 milestones, not 0":        {Row: LookupSchedule(sequential), Args: &SequentialArgs{}, Parts: []*Schedule{step, step}},
+		"SequentialLR needs schedulers, at least one": {Row: LookupSchedule(sequential), Args: &SequentialArgs{}},
+		"2 schedulers need 1 milestones, not 0":       {Row: LookupSchedule(sequential), Args: &SequentialArgs{}, Parts: []*Schedule{step, step}},
+		"factor must be below 1":                      {Row: LookupSchedule("ReduceLROnPlateau"), Args: &plateauArgs{Factor: 1}},
+		"ReduceLROnPlateau steps by what an evaluation gives": {Row: LookupSchedule(chained), Args: &struct{}{},
+			Parts: []*Schedule{{Row: LookupSchedule("ReduceLROnPlateau"), Args: &plateauArgs{}}}},
 		"is made of single schedulers, not of Chained": {Row: LookupSchedule(sequential), Args: &SequentialArgs{}, Parts: []*Schedule{both}},
 	} {
 		if err := s.Check(); err == nil || !strings.Contains(err.Error(), want) {
@@ -149,7 +165,7 @@ func TestScheduleErrors(t *testing.T) {
 		t.Error(err)
 	}
 	one := &Schedule{Row: LookupSchedule("OneCycleLR"), Args: &oneCycleArgs{Max: 1, Total: int64of(2), Start: 0.3, Div: 25, FinalDiv: 1e4, Strategy: "cos"}}
-	r := NewRates(one, []any{&sgdArgs{LR: 0.1}})
+	r := NewRates(one, []any{&sgdArgs{LR: 0.1}}, 0)
 	for i, fails := range []bool{false, false, true} {
 		if err := r.Step(); (err != nil) != fails {
 			t.Errorf("step %d: %v", i+1, err)

@@ -46,8 +46,11 @@ type Job struct {
 	// ChannelsLast: models are converted by Module.to(memory_format=torch.channels_last),
 	// and images of batches are copied in that order.
 	ChannelsLast bool
-	NoSDPA       op.SDPA // implementations of scaled_dot_product_attention that are disabled
-	Techniques           // what the job does beside the step
+	// Steps is of how many steps the training is, for schedules that end with it; 0: of
+	// those that are played.
+	Steps      int64
+	NoSDPA     op.SDPA // implementations of scaled_dot_product_attention that are disabled
+	Techniques         // what the job does beside the step
 }
 
 // First is the number of the first step, by which Every counts.
@@ -122,6 +125,7 @@ type Optimizer struct {
 	Groups []ParamGroup // in their order; none: one of all parameters
 
 	Scheduler *Scheduler // of the learning rates; nil: they stay
+	Unrated   string     // why they stay where a trainer would change them
 }
 
 // Scheduler is a scheduler of torch.optim.lr_scheduler as a spec gives it.
@@ -130,7 +134,13 @@ type Scheduler struct {
 	Given []KwArg      // for printing, without the schedulers that it is made of
 	Parts []*Scheduler // that it is made of
 	Every int64        // it steps in every n-th step; 0: with its optimizer
+	// Trainer says that it is that of a trainer, which steps it whenever the optimizer has
+	// stepped. Scripts leave it out.
+	Trainer bool
 }
+
+// Measures reports whether evaluations step the optimizer's scheduler, by their loss.
+func (o *Optimizer) Measures() bool { return o.Scheduler != nil && o.Scheduler.Row.Measures != nil }
 
 // ParamGroup is a parameter group of an optimizer: parameters that are stepped
 // with arguments of their own.

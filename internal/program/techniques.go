@@ -66,6 +66,24 @@ type Sized struct {
 	Fused  map[string][]Fused // of the models by name, as Adapters.Fused
 }
 
+// LossName is what a spec calls the value that is trained, in a step and in an evaluation.
+const LossName = "loss"
+
+// Loss is the slot of the loss of a batch, which the statements compute and do not delete;
+// negative: there is none.
+func (e *Eval) Loss() int {
+	loss := slices.Index(e.Fn.Slots, LossName)
+	for i := len(e.Fn.Body) - 1; i >= 0; i-- {
+		if s := &e.Fn.Body[i]; slices.Contains(s.Targets, loss) {
+			if s.Kind == Del {
+				return -1
+			}
+			return loss
+		}
+	}
+	return -1
+}
+
 // Sizes are the batches of an evaluation, by size.
 func (e *Eval) Sizes() []*Sized {
 	if e.Last == nil {

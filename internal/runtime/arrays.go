@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"unsafe"
+
 	"github.com/memplan/memplan/internal/array"
 	"github.com/memplan/memplan/internal/op"
 	"github.com/memplan/memplan/internal/tensor"
@@ -8,8 +10,8 @@ import (
 
 // onArrays is the computation of an operator in host memory: its
 // operands are read from the device, and the results written there. The long tail
-// of operators runs so, in float64 and equally on every device; what most steps are
-// made of has kernels.
+// of operators runs so, in float64 and equally on every device; recurrent layers do in
+// float32 but for those in float64. What most steps are made of has kernels.
 type onArrays struct {
 	x   *Executor
 	err error // the first
@@ -107,6 +109,50 @@ func (a *onArrays) Put(t *op.Tensor, v []float64) {
 	if err := a.x.overwrite(at, tensor.Encode(t.DType, data)); err != nil {
 		a.Fail(err)
 	}
+}
+
+// Singles implements op.Arrays.
+func (a *onArrays) Singles(t *op.Tensor) []float32 {
+	switch {
+	case t == nil:
+		return nil
+	case t.DType != tensor.Float32 || !t.IsContiguous():
+		return single(a.Get(t))
+	}
+	v := make([]float32, t.Numel())
+	if len(v) > 0 && a.err == nil {
+		a.Fail(a.x.read(bytesOf(v), a.x.operand(t)))
+	}
+	return v
+}
+
+// PutSingles implements op.Arrays.
+func (a *onArrays) PutSingles(t *op.Tensor, v []float32) {
+	switch {
+	case t == nil || len(v) == 0 || a.err != nil:
+	case t.DType != tensor.Float32 || !t.IsContiguous():
+		wide := make([]float64, len(v))
+		for i, x := range v {
+			wide[i] = float64(x)
+		}
+		a.Put(t, wide)
+	default:
+		a.Fail(a.x.overwrite(a.x.operand(t), bytesOf(v)))
+	}
+}
+
+// single are numbers, rounded.
+func single(v []float64) []float32 {
+	out := make([]float32, len(v))
+	for i, x := range v {
+		out[i] = float32(x)
+	}
+	return out
+}
+
+// bytesOf is the memory of numbers.
+func bytesOf(v []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(v[0])))
 }
 
 // PutSummed implements op.Arrays.

@@ -63,6 +63,9 @@ func NewCheckpoint(f *Safetensors) (*Checkpoint, error) {
 // Resumable says why the state of a job is not all in its blocks.
 func Resumable(prog *program.Job) error {
 	for _, o := range prog.Optimizers {
+		if o.Measures() {
+			return fmt.Errorf("%s goes by the evaluations so far: its runs cannot be resumed", o.Scheduler.Row.Name)
+		}
 		if o.Row.Whole != nil {
 			return fmt.Errorf("%s keeps a history beside the memory of the GPU: its runs cannot be resumed", o.Row.Name)
 		}

@@ -14,6 +14,8 @@ type Device interface {
 
 	// Name is what users know the device by, such as "cpu" or "NVIDIA H200".
 	Name() string
+	// OnHost reports whether the device's memory is the host's.
+	OnHost() bool
 	// Write and Read copy between host memory and the device's. They wait
 	// for kernels that were launched before.
 	Write(to allocsim.Address, from []byte) error

@@ -81,21 +81,24 @@ func (x *Executor) EvalBatch() {
 }
 
 // EndEval implements engine.Backend.
-func (x *Executor) EndEval(n int) error {
+func (x *Executor) EndEval(n int) (loss float64, err error) {
 	e := x.eval
 	x.eval = nil
 	if x.clock != nil {
 		e.Took = x.clock().Sub(e.began)
 		x.paused += e.Took
 	}
-	if x.skip || e.Batches == 0 || x.onEval == nil {
-		return nil
+	if x.skip || e.Batches == 0 {
+		return math.NaN(), nil
 	}
 	e.Step, e.Loss, e.Surprise = n, e.sum/e.weight, e.nll/float64(e.Scored)
 	if e.several || e.Scored == 0 {
 		e.Scored, e.Right, e.Surprise = 0, 0, 0
 	}
-	return x.onEval(e.Evaluation)
+	if x.onEval == nil {
+		return e.Loss, nil
+	}
+	return e.Loss, x.onEval(e.Evaluation)
 }
 
 // ignoring are arguments of a loss that leaves targets of one class out.

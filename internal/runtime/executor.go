@@ -80,22 +80,39 @@ func (x *Executor) Free(id int32) error {
 	return x.memory.Free(id)
 }
 
-// evalOf is how an operator is computed; it has neither values nor a derivative where
+// rowEval is how an operator is computed; it has neither values nor a derivative where
 // its row does not say.
-func evalOf(r *op.Op) *op.Eval {
+func rowEval(r *op.Op) *op.Eval {
 	if r.Eval == nil {
 		return &op.Eval{}
 	}
 	return r.Eval
 }
 
+// evalOf is how an operator is computed on the device.
+func (x *Executor) evalOf(r *op.Op) *op.Eval {
+	if e := rowEval(r); !e.FormulaOnHost || !x.device.OnHost() {
+		return e
+	}
+	return r.Eval.ByFormula
+}
+
 // Composes implements engine.Backend.
-func (x *Executor) Composes(r *op.Op) bool { return evalOf(r).Forward == nil }
+func (x *Executor) Composes(r *op.Op) bool { return x.evalOf(r).Forward == nil }
+
+// Inside implements engine.Backend.
+func (x *Executor) Inside(r *op.Op) bool { return x.evalOf(r).Inside }
+
+// Compute implements engine.Backend.
+func (x *Executor) Compute(r *op.Op, f func(op.Machine) error) error {
+	x.running = r.Name
+	return x.named(r, f(x))
+}
 
 // Forward implements engine.Backend. A row whose results lie where its inputs do
 // has nothing to compute.
 func (x *Executor) Forward(c *op.Call) error {
-	e := evalOf(c.Op)
+	e := x.evalOf(c.Op)
 	if !c.Op.InPlace && !e.Over && aliases(c.Out, c.In) {
 		return nil
 	}
@@ -113,14 +130,14 @@ func (x *Executor) Forward(c *op.Call) error {
 
 // Derives implements engine.Backend.
 func (x *Executor) Derives(r *op.Op) bool {
-	e := evalOf(r)
+	e := x.evalOf(r)
 	return e.Backward != nil || !e.InParts
 }
 
 // Backward implements engine.Backend.
 func (x *Executor) Backward(b *op.Back) error {
 	x.running = b.Op.Name
-	e := evalOf(b.Op)
+	e := x.evalOf(b.Op)
 	if e.Backward == nil {
 		return unsupported("the derivative of operator %s", b.Op.Name)
 	}
@@ -187,6 +204,11 @@ func (x *Executor) Apply(k *kernel.Kernel, y *op.Tensor, in []*op.Tensor, floats
 			return err
 		}
 		ts = append(ts, o)
+	}
+	if k == kernel.Copy && y.DType == in[0].DType && y.Size == in[0].Size {
+		if what := x.Noted(in[0]); what != nil {
+			x.Note(y, what)
+		}
 	}
 	return x.Launch(k, ts, nil, floats...)
 }

@@ -75,7 +75,11 @@ func (s *tangent) Step(_ *program.Optimizer, groups []optim.Group) error {
 // play runs one step with a parameter moved.
 func play(t *testing.T, prog *program.Job, env op.Env, path string, element int, by float64) *tangent {
 	t.Helper()
-	device := cpu.New(2 * tensor.GiB)
+	return playOn(t, cpu.New(2*tensor.GiB), prog, env, path, element, by)
+}
+
+func playOn(t *testing.T, device Device, prog *program.Job, env op.Env, path string, element int, by float64) *tangent {
+	t.Helper()
 	defer func() {
 		if err := device.Close(); err != nil {
 			t.Error(err)

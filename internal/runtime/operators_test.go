@@ -25,7 +25,7 @@ var notRun = map[*op.Op]string{
 // be computed, and so must the derivative of what has one.
 func TestEveryOperator(t *testing.T) {
 	for _, r := range aten.Rows() {
-		e, has := evalOf(r), r.Eval != nil
+		e, has := rowEval(r), r.Eval != nil
 		why, refused := notRun[r]
 		switch {
 		case r.Composite: // its parts are computed

@@ -3,6 +3,7 @@ package runtime
 import (
 	"errors"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/memplan/memplan/internal/allocsim"
@@ -53,6 +54,8 @@ type dry struct {
 	checks  Device
 	scratch *tensor.Bytes // the most of a call so far
 }
+
+func (d dry) OnHost() bool { return d.checks != nil && d.checks.OnHost() }
 
 func (d dry) Write(allocsim.Address, []byte) error { return nil }
 func (d dry) Read([]byte, allocsim.Address) error  { return nil }
@@ -112,6 +115,10 @@ func (p *probe) Forward(c *op.Call) error {
 	err := p.Executor.Forward(c)
 	p.arrays(slices.Concat(c.In, c.Out)...)
 	return refused("operator "+c.Op.Name, err)
+}
+
+func (p *probe) Compute(r *op.Op, f func(op.Machine) error) error {
+	return refused("operator "+r.Name, p.Executor.Compute(r, f))
 }
 
 // arrays counts what of a call was computed aside: each operand as it is and in float64.
@@ -177,7 +184,8 @@ func (p *probe) Loss(*op.Tensor) error { return nil }
 func (p *probe) BeginEval()                {}
 func (p *probe) EvalLoss(*op.Tensor) error { return nil }
 func (p *probe) EvalBatch()                {}
-func (p *probe) EndEval(int) error         { return nil }
+
+func (p *probe) EndEval(int) (float64, error) { return math.NaN(), nil }
 
 func (p *probe) Load(t *op.Tensor, in program.Input) error {
 	p.inputs[autograd.BlockOf(t)] = in.Name

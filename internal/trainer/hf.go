@@ -112,11 +112,11 @@ var HF = &Table{"TrainingArguments", []Argument{
 
 	// Length, schedule, saving: no tensor on the GPU.
 	{Name: "num_train_epochs", Form: Number, Default: 3.0, Why: "a number of epochs"},
-	{Name: "max_steps", Default: int64(-1), Why: "a number of steps"},
-	{Name: "lr_scheduler_type", Form: String, Default: "linear", Why: "numbers on the CPU"},
-	{Name: "lr_scheduler_kwargs", Form: Any, Why: "numbers on the CPU"},
-	{Name: "warmup_steps", Form: Number, Default: 0.0, Why: "numbers on the CPU"},
-	{Name: "warmup_ratio", Form: Number, Why: "numbers on the CPU"},
+	{Name: "max_steps", Default: int64(-1), Reach: Numbers, Why: "a number of steps, by which learning rates go"},
+	{Name: "lr_scheduler_type", Form: String, Default: "linear", Reach: Numbers, Why: "the schedule of the learning rate"},
+	{Name: "lr_scheduler_kwargs", Form: Mapping, Reach: Numbers, Why: "the schedule of the learning rate"},
+	{Name: "warmup_steps", Form: Number, Default: 0.0, Reach: Numbers, Why: "the schedule of the learning rate"},
+	{Name: "warmup_ratio", Form: Number, Reach: Numbers, Why: "the schedule of the learning rate"},
 	{Name: "output_dir", Form: String, Why: "a folder"},
 	{Name: "overwrite_output_dir", Form: Bool, Default: false, Until: Old, Why: "a folder"},
 	{Name: "save_strategy", Form: String, Default: "steps", Choices: []string{"no", "steps", "epoch", "best"}, Why: "checkpoints are written one tensor at a time"},

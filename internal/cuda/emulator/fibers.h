@@ -1,5 +1,7 @@
-// The threads of a block, one after the other: each is a fiber, with a stack of its
-// own, and a barrier switches to the scheduler.
+// The threads of a block, one after the other: each runs on a fiber, with a stack of its
+// own, and a barrier switches to the scheduler. A thread that ends leaves its fiber to the
+// next one that begins, so that threads without a barrier share one stack, which the
+// processor's caches have.
 #pragma once
 
 #include <stdint.h>
@@ -21,13 +23,17 @@ uint64_t random_bits() { // splitmix64
 	return z ^ z >> 31;
 }
 
-// Fibers live on, and run the body of one block after the other. at is the stack
-// of one that waits.
+// Fibers live on, and run one thread after the other. at is the stack of one that waits.
 struct Fiber {
-	void *at = nullptr;
-	bool done = false;
+	void *at;
+	Fiber *next; // of those that are free
 };
-Fiber fibers[MOST_THREADS];
+Fiber *free_fibers;
+struct Thread {
+	Fiber *on; // null: it has not begun
+	bool done;
+};
+Thread block_threads[MOST_THREADS];
 void *scheduler; // its stack, while a fiber runs
 int current;
 void (*call)(void **);
@@ -61,39 +67,47 @@ __asm__(".text\n.p2align 4\nswap_stacks:\n"
 #endif
 
 void run_fiber() {
-	int self = current;
 	for (;;) {
 		call(parameters);
-		fibers[self].done = true;
-		swap_stacks(&fibers[self].at, scheduler);
+		Thread &t = block_threads[current];
+		t.done = true;
+		t.on->next = free_fibers;
+		free_fibers = t.on;
+		swap_stacks(&t.on->at, scheduler);
 	}
+}
+
+Fiber *new_fiber() { // with a stack that swap_stacks might have left, FRAME words of it
+	static int made;
+	void **stack = (void **)aligned_alloc(64, STACK);
+	size_t top = STACK / sizeof *stack - made++ * 56 % (STACK / 4 / sizeof *stack); // that do not compete for one line of the cache
+	stack += top - FRAME - FRAME % 2;
+	for (int k = 0; k < FRAME; k++) stack[k] = nullptr;
+	stack[ENTRY] = (void *)run_fiber;
+	return new Fiber{stack, nullptr};
 }
 
 void resume(int i) {
 	current = i;
 	emulated.thread = i;
-	Fiber &f = fibers[i];
-	if (f.at == nullptr) { // a stack that swap_stacks might have left, FRAME words of it
-		void **stack = (void **)aligned_alloc(64, STACK);
-		size_t top = STACK / sizeof *stack - i * 56 % (STACK / 4 / sizeof *stack); // that do not compete for one line of the cache
-		stack += top - FRAME - FRAME % 2;
-		for (int k = 0; k < FRAME; k++) stack[k] = nullptr;
-		stack[ENTRY] = (void *)run_fiber;
-		f.at = stack;
+	Thread &t = block_threads[i];
+	if (t.on == nullptr) {
+		t.on = free_fibers ? free_fibers : new_fiber();
+		free_fibers = t.on->next;
 	}
-	swap_stacks(&scheduler, f.at);
+	swap_stacks(&scheduler, t.on->at);
 }
 
 void run_block(int threads) {
-	for (int i = 0; i < threads; i++) fibers[i].done = false;
+	for (int i = 0; i < threads; i++) block_threads[i] = {nullptr, false};
 	for (int live = threads; live > 0;) {
 		// Every thread once, from a random one on by random steps, which are odd.
 		int waiting = 0, at = (int)(random_bits() % MOST_THREADS), by = (int)(random_bits() % MOST_THREADS) | 1;
 		for (int n = 0; n < MOST_THREADS; n++) {
 			int i = (at + n * by) % MOST_THREADS;
-			if (i >= threads || fibers[i].done) continue;
+			if (i >= threads || block_threads[i].done) continue;
 			resume(i);
-			waiting += !fibers[i].done;
+			waiting += !block_threads[i].done;
 		}
 		if (waiting > 0 && waiting != live) diverged = true; // a barrier that some threads never reach
 		live = waiting;
@@ -105,6 +119,6 @@ void run_block(int threads) {
 // Where a thread waits for the others of its block.
 void emulated_barrier() {
 	int self = current;
-	swap_stacks(&fibers[self].at, scheduler);
+	swap_stacks(&block_threads[self].on->at, scheduler);
 	emulated.thread = self;
 }

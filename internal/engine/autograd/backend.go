@@ -27,6 +27,10 @@ type Backend interface {
 	// Composes reports whether the parts of a composite row compute what it does.
 	// Otherwise, as of some that say what they allocate alone, Forward does.
 	Composes(r *op.Op) bool
+	// Inside reports whether the row calls Compute itself, in place of Forward.
+	Inside(r *op.Op) bool
+	// Compute runs what a row computes within.
+	Compute(r *op.Op, f func(op.Machine) error) error
 	// Forward computes the results c.Out of a primitive row from c.In, with the
 	// row's arguments; for a row in place it changes c.In[0].
 	Forward(c *op.Call) error
@@ -84,12 +88,19 @@ func (p *Player) Executes() bool { return p.backend != nil && p.Muted == 0 }
 // runRow runs a row, whose results the backend then computes. What an
 // autograd.Function does is statements, which compute by themselves.
 func (p *Player) runRow(r *op.Op, c *op.Call) {
-	if _, statements := c.Args.(op.Application); statements || !p.Executes() {
+	if _, statements := c.Args.(op.Application); statements || !p.Executes() || p.backend.Inside(r) {
 		r.Run(c)
 		return
 	}
 	p.Quiet(func() { r.Run(c) })
 	p.Must(p.backend.Forward(c))
+}
+
+// Compute is what op.Call.Compute asks for.
+func (p *Player) Compute(r *op.Op, f func(op.Machine) error) {
+	if p.Executes() {
+		p.Must(p.backend.Compute(r, f))
+	}
 }
 
 // Fill sets every element of t to v; with CopyTo it is what the player itself computes.

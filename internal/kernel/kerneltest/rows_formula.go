@@ -31,10 +31,10 @@ func drawFormula(g *generator) {
 	for i, n := range names(g.k) {
 		draw := formulaStates[n]
 		switch {
-		case n == "g" && i >= g.k.Outputs:
-			g.in(n, normal, size...)
-			continue
 		case strings.HasSuffix(g.k.Tensors[i], "?") && g.chance(2):
+			continue
+		case i >= g.k.Outputs:
+			g.in(n, normal, size...)
 			continue
 		case draw == nil:
 			draw = positive
@@ -44,7 +44,7 @@ func drawFormula(g *generator) {
 }
 
 func expectFormula(c *calculation) {
-	for n := range c.t["p"].v {
+	for n := range c.t[names(c.k)[0]].v {
 		values, largest := map[string]float64{}, 0.0
 		note := func(v float64) float64 {
 			if a := math.Abs(v); a > largest && !math.IsInf(a, 0) {
@@ -98,6 +98,10 @@ func evaluate(t *kernel.Term, values map[string]float64) float64 {
 		return math.Sqrt(x[0])
 	case "abs":
 		return math.Abs(x[0])
+	case "tanh":
+		return math.Tanh(x[0])
+	case "sigmoid":
+		return 1 / (1 + math.Exp(-x[0]))
 	case "max":
 		return math.Max(x[0], x[1])
 	case "min":

@@ -4,6 +4,7 @@ Prints JSON: of each case the scheduler as a spec writes it, and the rate and
 momentum of each step, from before the first on. python3 schedules.py > schedules.json
 """
 import json
+import math
 import warnings
 
 import torch
@@ -38,6 +39,18 @@ CASES = [
     {"ChainedScheduler": {"schedulers": [{"ConstantLR": {"factor": 0.1, "total_iters": 4}}, {"ExponentialLR": {"gamma": 0.9}}]}},
     {"ChainedScheduler": {"schedulers": [{"LinearLR": {"start_factor": 0.2, "total_iters": 5}}, {"CosineAnnealingLR": {"T_max": 10, "eta_min": 0.001}}]}},
 ]
+# Schedulers that step by a metric, and what they are told.
+FALLING = [1 / (i + 1) for i in range(STEPS)]
+WAVES = [round(1 + 0.5 * math.sin(0.9 * i) - 0.01 * i, 6) for i in range(STEPS)]
+PLATEAUS = [
+    ({}, FALLING),
+    ({"patience": 2}, WAVES),
+    ({"factor": 0.5, "patience": 1, "cooldown": 3, "min_lr": 0.01}, WAVES),
+    ({"mode": "max", "patience": 3, "threshold": 0.1, "threshold_mode": "abs"}, WAVES),
+    ({"mode": "max", "patience": 0, "threshold": 0.05, "eps": 0.003}, FALLING),
+    ({"patience": 1, "threshold": 0.02, "threshold_mode": "abs", "factor": 0.3}, FALLING),
+    ({"patience": 1}, [0.5, math.nan, math.nan, 0.4, math.nan, 0.6, 0.7] + WAVES[7:]),
+]
 
 
 def build(case, optimizer):
@@ -51,8 +64,13 @@ def build(case, optimizer):
     return lr_scheduler.SequentialLR(optimizer, schedulers=parts, **args)
 
 
+def cases():
+    yield from ((case, None) for case in CASES)
+    yield from (({"ReduceLROnPlateau": args}, metrics) for args, metrics in PLATEAUS)
+
+
 out = {"torch": torch.__version__, "cases": []}
-for case in CASES:
+for case, metrics in cases():
     for optimizer in ("SGD", "Adam"):
         params = [torch.nn.Parameter(torch.zeros(2)) for _ in range(2)]
         groups = [{"params": params[:1]}, {"params": params[1:], "lr": 0.02}]
@@ -65,6 +83,8 @@ for case in CASES:
         for _ in range(STEPS + 1):
             rows.append([[g["lr"], g["betas"][0] if "betas" in g else g["momentum"]] for g in o.param_groups])
             o.step()
-            s.step() if len(rows) <= STEPS else None
-        out["cases"].append({"optimizer": optimizer, "scheduler": case, "rates": rows})
+            if len(rows) <= STEPS:
+                s.step() if metrics is None else s.step(metrics[len(rows) - 1])
+        told = {"metrics": [str(m) for m in metrics]} if metrics else {}
+        out["cases"].append({"optimizer": optimizer, "scheduler": case, "rates": rows, **told})
 print(json.dumps(out, separators=(",", ":")))
