@@ -37,8 +37,9 @@ func TestMegatronArguments(t *testing.T) {
 	}{
 		{"hidden_dropout: 0", "no_gradient_accumulation_fusion", true},
 		{"hidden_dropout: 0, no_gradient_accumulation_fusion: true, disable_bias_linear: true", "no_gradient_accumulation_fusion", false},
-		{"position_embedding_type: rope", "no_rope_fusion", true},
-		{"position_embedding_type: rope, no_rope_fusion: true", "no_rope_fusion", false},
+		{"position_embedding_type: rope", "rope", false},
+		{"qk_layernorm: true", "qk_layernorm", true},
+		{"qk_layernorm: true, transformer_impl: local", "qk_layernorm", false},
 		{"position_embedding_type: learned_absolute", "position_embeddings", true},
 		{"position_embedding_type: none", "position_embeddings", false},
 	} {
